@@ -1,5 +1,5 @@
-/* BM25 over postings: `storage/segments/lexical.py` says what it means. Everything is added in the order numpy adds
-   it, so scores are the same to the last bit. */
+/* BM25: the postings of the terms of a query are added up, term by term, the rarest first. The oracle is `score_words`
+   in `src/skep/index/bm25.py`; `search.c` calls it. */
 
 #include <math.h>
 #include <stdlib.h>

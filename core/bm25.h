@@ -46,7 +46,7 @@ int terms_of(Buffers *buffers, PyObject *given, Terms *terms);
 /* Where the postings of a key begin and how many there are; how many of them are of live rows. */
 int64_t find_one(const Terms *terms, uint64_t key, int64_t *start, int64_t *size);
 
-/* How rare a term is that stands in so many of the live rows; `postings.py` has the formula. */
+/* How rare a term is that stands in so many of the live rows; `idf` in `bm25.py` has the formula. */
 static inline double rarity(double live, int64_t found)
 {
     return log1p((live - (double)found + 0.5) / ((double)found + 0.5));

@@ -1,5 +1,5 @@
-/* Which rows of a segment may be near some of many others. `storage/segments/joining.py` says why nothing near is lost;
-   what is found here is looked at once more there, so the order of sums and how numbers are rounded do not matter.
+/* Neighbour join: which rows of a segment may be near some of many others. `src/skep/index/neighbour_join.py` says why
+   no near pair is lost, and scores what is found here with the whole codes.
 
    Rows are seen along some axes, in seven bits each, sixteen rows side by side. */
 
@@ -183,8 +183,6 @@ static float plain_product(const int8_t *codes, const float *query, Py_ssize_t d
 }
 
 #ifdef WIDE
-#define WITH_AVX2 __attribute__((target("avx2,fma")))
-#define WITH_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")))
 
 static inline int32_t four(const void *bytes)
 {
@@ -193,7 +191,7 @@ static inline int32_t four(const void *bytes)
     return word;
 }
 
-WITH_AVX2 static float avx2_product(const int8_t *codes, const float *query, Py_ssize_t dim)
+FOR_AVX2 static float avx2_product(const int8_t *codes, const float *query, Py_ssize_t dim)
 {
     __m256 sums[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
     Py_ssize_t d = 0;
@@ -210,7 +208,7 @@ WITH_AVX2 static float avx2_product(const int8_t *codes, const float *query, Py_
     return sum;
 }
 
-WITH_AVX512 static float avx512_product(const int8_t *codes, const float *query, Py_ssize_t dim)
+FOR_AVX512 static float avx512_product(const int8_t *codes, const float *query, Py_ssize_t dim)
 {
     __m512 sums[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
     Py_ssize_t d = 0;
@@ -224,7 +222,7 @@ WITH_AVX512 static float avx512_product(const int8_t *codes, const float *query,
     return _mm512_reduce_add_ps(sums[0]) + plain_product(codes + d, query + d, dim - d);
 }
 
-WITH_AVX2 static void avx2_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count, int32_t *out)
+FOR_AVX2 static void avx2_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count, int32_t *out)
 {
     for (Py_ssize_t j = 0; j < count; j += 8) {
         __m256i sums[FOUR] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
@@ -242,12 +240,12 @@ WITH_AVX2 static void avx2_project(const int16_t *rows, Py_ssize_t half, const i
     }
 }
 
-WITH_AVX2 static void avx2_see(const Lens *lens, const int64_t *places, int count, Group *group)
+FOR_AVX2 static void avx2_see(const Lens *lens, const int64_t *places, int count, Group *group)
 {
     see(lens, places, count, group, avx2_project);
 }
 
-WITH_AVX2 static Py_ssize_t avx2_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
+FOR_AVX2 static Py_ssize_t avx2_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
 {
     const __m256i ones = _mm256_set1_epi16(1);
     Py_ssize_t found = 0;
@@ -276,7 +274,7 @@ WITH_AVX2 static Py_ssize_t avx2_sweep(const Group *group, Py_ssize_t axes, cons
     return found;
 }
 
-WITH_AVX512 static void avx512_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count,
+FOR_AVX512 static void avx512_project(const int16_t *rows, Py_ssize_t half, const int16_t *axes, Py_ssize_t count,
                                   int32_t *out)
 {
     for (Py_ssize_t j = 0; j < count; j += 32) {
@@ -301,12 +299,12 @@ WITH_AVX512 static void avx512_project(const int16_t *rows, Py_ssize_t half, con
     }
 }
 
-WITH_AVX512 static void avx512_see(const Lens *lens, const int64_t *places, int count, Group *group)
+FOR_AVX512 static void avx512_see(const Lens *lens, const int64_t *places, int count, Group *group)
 {
     see(lens, places, count, group, avx512_project);
 }
 
-WITH_AVX512 static inline uint32_t avx512_lanes(__m512i sum, __m512 unit, __m512 unseen, __m512 slack, const float *worth)
+FOR_AVX512 static inline uint32_t avx512_lanes(__m512i sum, __m512 unit, __m512 unseen, __m512 slack, const float *worth)
 {
     __m512 reach = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), unit);
     reach = _mm512_fmadd_ps(unseen, _mm512_set1_ps(worth[0]), reach);
@@ -314,7 +312,7 @@ WITH_AVX512 static inline uint32_t avx512_lanes(__m512i sum, __m512 unit, __m512
     return _mm512_cmp_ps_mask(reach, _mm512_set1_ps(worth[2]), _CMP_GE_OQ);
 }
 
-WITH_AVX512 static Py_ssize_t avx512_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
+FOR_AVX512 static Py_ssize_t avx512_sweep(const Group *group, Py_ssize_t axes, const Asked *asked, Hit *hits)
 {
     const __m512 unit = _mm512_loadu_ps(group->unit), unseen = _mm512_loadu_ps(group->unseen);
     const __m512 slack = _mm512_loadu_ps(group->slack);

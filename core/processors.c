@@ -1,4 +1,4 @@
-/* Which generation of processors the loops are chosen for. */
+/* The generations of processors that loops are compiled for, and the choice of one when the module is loaded. */
 
 #include "core.h"
 

@@ -1,7 +1,5 @@
-/* Fine codes: a query turned as the rows are, exact cosines, and the vectors that codes stand for. What is added is
-   whole numbers small enough for every sum to be exact, in any order: so the results are those of
-   `storage/segments/codes.py` and `turning.py` to the last bit. Only a probe adds in an order of its own: a
-   sketch is no more than an estimate. */
+/* Fine codes: a query turned into the axes of the rows, its probe of the sketches, and exact cosines. The oracle is
+   `src/skep/index/quantisation.py`. Turned coordinates are whole numbers, small enough for exact sums in any order. */
 
 #include <math.h>
 #include <stdlib.h>

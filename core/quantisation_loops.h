@@ -1,4 +1,4 @@
-/* The loops over fine codes, compiled once per generation of processors, as in `loops.h`. */
+/* The loops over fine codes, compiled once per generation of processors, as in `scan_loops.h`. */
 
 /* A row in steps of the lower half of its code. */
 TARGET static void NAMED(unpack)(const int8_t *high, const uint8_t *low, Py_ssize_t dim, int16_t *steps)

@@ -1,5 +1,5 @@
-/* The loops of a vector search over sketches and coarse codes. `storage/segments/scan.py` says what they mean; what its
-   numpy code gives is given to the last bit, in the third round up to the rounding of the query. */
+/* The three rounds of a vector search: sketches against the signs of the query, sketches against three bits per axis,
+   the coarse half of the fine codes. The oracle is `_Steps` in `src/skep/index/vector_search.py`. */
 
 #include <math.h>
 #include <stdlib.h>

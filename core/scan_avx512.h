@@ -1,5 +1,5 @@
 /* The loops for processors that count the ones of eight words and multiply 32 pairs of 16 bits in one instruction.
-   Everything is added and multiplied in the order of `loops.h`. */
+   Everything is added and multiplied in the order of `scan_loops.h`. */
 
 #include <immintrin.h>
 

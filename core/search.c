@@ -1,5 +1,4 @@
-/* A search from the terms and the vector of a question to the pool of its candidates, in one call:
-   `storage/segments/index.py` says what a pool is. Scores are added up in the order numpy adds them. */
+/* A search from the terms and the vector of a query to its candidates, in one call of `Table.pool`. */
 
 #include <stdlib.h>
 
@@ -124,7 +123,7 @@ static Py_ssize_t best_by_words(const Table *table, const uint8_t *mask, Py_ssiz
     const Sums *sums = &table->desk.sums;
     Py_ssize_t found = 0;
     k = k < sums->filled ? k : sums->filled;
-    Entry *heap = malloc((size_t)(k + 1) * 2 * sizeof *heap);
+    Entry *heap = malloc((size_t)(k + 1) * sizeof *heap);
     if (heap == NULL)
         return -1;
     for (Py_ssize_t i = 0; i < sums->filled; i++) {
@@ -138,7 +137,7 @@ static Py_ssize_t best_by_words(const Table *table, const uint8_t *mask, Py_ssiz
     }
     for (Py_ssize_t i = 0; i < found; i++)
         heap[i].row = table->rows[heap[i].slot];
-    by_row(heap, heap + found, found);
+    by_row(heap, found);
     for (Py_ssize_t i = 0; i < found; i++)
         out[i] = heap[i].slot;
     free(heap);

@@ -80,7 +80,7 @@ typedef struct {
    far apart. */
 void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry, const int64_t *rows);
 
-/* Sort some entries by their rows, with room for as many: short runs by insertion, then two and two into one. */
-void by_row(Entry *entries, Entry *room, Py_ssize_t count);
+/* Sort some entries by their rows. */
+void by_row(Entry *entries, Py_ssize_t count);
 
 #endif

@@ -1,5 +1,5 @@
-/* Two loops of building a segment: vectors to fine codes, and the terms of rows to postings. `storage/segments/codes.py`,
-   `turning.py` and `postings.py` say what they mean; everything here gives what their numpy code gives, to the last bit. */
+/* Two loops of building a segment: vectors to fine codes (`encode` in `src/skep/index/quantisation.py` is the oracle),
+   and the terms of rows to postings (`make_postings` in `bm25.py`). */
 
 #include "core.h"
 #include <float.h>

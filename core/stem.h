@@ -1,4 +1,4 @@
-/* Porter's stem of an English word in lower case, step by step as in skep.words. */
+/* Porter's stem of an English word in lower case, step by step as `stem` in `skep.text.terms`. */
 
 #define LONGEST 64 /* letters of a word that may be asked about */
 

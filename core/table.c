@@ -1,4 +1,5 @@
-/* Tables: what they hold, and for how long. `storage/segments/table.py` makes one for every state of its own. */
+/* Table: the arrays of an index as searches read them, checked once and held while the table stays as it is.
+   `src/skep/index/row_table.py` makes one for every state of its own. */
 
 #include <stdlib.h>
 

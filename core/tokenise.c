@@ -1,6 +1,5 @@
-/* Texts cut into chunks, every distinct chunk a number, and the terms of each found once. `skep.words` says what the
-   terms of a chunk are; the commonest chunks (plain English words, and words with digits) are done here and give what
-   it gives, all others are asked of it. */
+/* Texts to terms: every distinct chunk between blanks gets a number, and its terms are found once. Plain English words
+   and words with digits are done here; `skep.text.terms` is asked about all others, and is the oracle. */
 
 #include "core.h"
 #include "stem.h"

@@ -1,4 +1,4 @@
-/* The best of many, and where rows stand. */
+/* Top k: the best few of many values, by a heap or by counting into bins. */
 
 #include <stdlib.h>
 
@@ -17,21 +17,8 @@ typedef struct {
     Py_ssize_t (*keep)(const float *values, Py_ssize_t count, float least, const int64_t *slots, int64_t *out);
 } Loops;
 
-#define TARGET
-#define NAMED(name) plain_##name
-#include "top_k_loops.h"
-
-#ifdef WIDE
-#define TARGET FOR_AVX2
-#define NAMED(name) avx2_##name
-#include "top_k_loops.h"
-#define TARGET FOR_AVX512
-#define NAMED(name) avx512_##name
-#include "top_k_loops.h"
-static const Loops *const generations[] = {&plain_loops, &avx2_loops, &avx512_loops};
-#else
-static const Loops *const generations[] = {&plain_loops};
-#endif
+#define LOOPS "top_k_loops.h"
+#include "every_processor.h"
 
 /* Numbers as whole ones in the same order; both zeros are one. */
 static inline uint32_t ordinal(float value)
@@ -165,14 +152,13 @@ void offer(Entry *heap, Py_ssize_t *count, Py_ssize_t room, Entry entry, const i
         sink(heap, *count, 0, entry, rows);
 }
 
-#define SORTED sorted_by_row
-#define BEFORE(one, other) ((one)->row < (other)->row)
-#define WITH
-#include "merge_sort.h"
-
-void by_row(Entry *entries, Entry *room, Py_ssize_t count)
+static int smaller_row(const void *left, const void *right)
 {
-    const Entry *sorted = sorted_by_row(entries, room, count);
-    if (sorted != entries)
-        memcpy(entries, sorted, (size_t)count * sizeof *entries);
+    int64_t one = ((const Entry *)left)->row, other = ((const Entry *)right)->row;
+    return (one > other) - (one < other);
+}
+
+void by_row(Entry *entries, Py_ssize_t count)
+{
+    qsort(entries, (size_t)count, sizeof *entries, smaller_row);
 }

@@ -1,4 +1,4 @@
-/* The loops of choosing, compiled once per generation of processors, as in `loops.h`. */
+/* The loops of choosing, compiled once per generation of processors, as in `scan_loops.h`. */
 
 TARGET static void NAMED(bins_of)(const float *values, Py_ssize_t count, float low, float scale, int32_t *bins)
 {

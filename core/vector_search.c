@@ -1,5 +1,5 @@
-/* A search by vectors from the query to the pool, in one call: what `storage/segments/scan.py` does step by step, with
-   the same steps and the same numbers between them. */
+/* A search by vectors, from the query to the candidates: the rounds of `scan.c`, then exact cosines. The oracle is
+   `Scanner` in `src/skep/index/vector_search.py`. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -191,7 +191,7 @@ Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
     field = malloc((size_t)(all + 1) * sizeof *field);
     exact = malloc((size_t)(all + 1) * sizeof *exact);
     wanted = calloc((size_t)all + 1, sizeof *wanted);
-    heap = malloc((size_t)(k + search->chosen_count + 1) * 2 * sizeof *heap);
+    heap = malloc((size_t)(k + search->chosen_count + 1) * sizeof *heap);
     if (chosen == NULL || field == NULL || exact == NULL || wanted == NULL || heap == NULL)
         goto end;
     memcpy(chosen, search->chosen, (size_t)search->chosen_count * sizeof *chosen);
@@ -219,7 +219,7 @@ Py_ssize_t pooled(const Search *search, int64_t *out, float *cosines)
             pooled++;
         }
     if (!ordered)
-        by_row(heap, heap + k + search->chosen_count + 1, pooled);
+        by_row(heap, pooled);
     for (Py_ssize_t i = 0; i < pooled; i++) {
         out[i] = heap[i].slot;
         cosines[i] = heap[i].value;

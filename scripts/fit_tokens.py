@@ -1,4 +1,4 @@
-"""Work out the prices in `skep/tokens.py` with a real tokenizer (needs `rs-bpe` and folders of text and code).
+"""Work out the prices in `skep/text/terms.py` with a real tokenizer (needs `rs-bpe` and folders of text and code).
 
     python scripts/fit_tokens.py FILE_OR_FOLDER...
 

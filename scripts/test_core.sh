@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the tests of what the compiled core parses (index files, texts, vectors) under ASan and UBSan.
+# Run the tests of what the compiled core parses (index files, texts) under ASan and UBSan.
 set -euo pipefail
 python=$1
 cc=${CC:-cc}
@@ -8,4 +8,4 @@ SKEP_NATIVE=1 SKEP_CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-rec
 # Leaks are not looked for: the interpreter keeps memory until it ends.
 LD_PRELOAD="$("$cc" -print-file-name=libasan.so) $("$cc" -print-file-name=libubsan.so)" \
   ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc SKEP_NATIVE=1 PYTHONPATH="$PWD/build/sanitized/lib" \
-  "$python" -m pytest -p no:cacheprovider -m "not slow" tests/index tests/text tests/embedding "${@:2}"
+  "$python" -m pytest -p no:cacheprovider -m "not slow" tests/index tests/text "${@:2}"

@@ -35,16 +35,17 @@ def report(rows: Sequence[Row], columns: Columns, folds: int, seed: int) -> None
     overlap = columns.words[:, [FEATURES.index("shared"), FEATURES.index("shared_all")]]
     sets = {
         "control: similarity and overlap": np.concatenate([columns.near, overlap], 1),
-        "words": columns.words,
         "words and similarity (shipped)": np.concatenate([columns.words, columns.near], 1),
+        "words": columns.words,
     }
     weight = np.ones(len(rows), np.float32)
     weight[source == "notes"], weight[source == "templates"] = NOTE_WEIGHT, TEMPLATE_WEIGHT
-    lines = [
-        "## Verdicts",
-        "| features | rows | conflict AP | same AP | " + " | ".join(f"at {b}" for b in BARS) + " |",
-    ]
-    lines.append("|---" * (4 + len(BARS)) + "|")
+    print(
+        "## Verdicts\n| features | rows | conflict AP | same AP | "
+        + " | ".join(f"at {b}" for b in BARS)
+        + " |"
+    )
+    print("|---" * (4 + len(BARS)) + "|", flush=True)
     for name, x in sets.items():
         logits = _left_out(x, label, weight, fold, VERDICT_STRENGTH)
         chances = np.exp(logits - logits.max(1, keepdims=True))
@@ -56,13 +57,9 @@ def report(rows: Sequence[Row], columns: Columns, folds: int, seed: int) -> None
             same = (
                 f"{average_precision(chances[at, 0], label[at] == 0):.3f}" if (label[at] == 0).any() else "-"
             )
-            lines.append(
-                f"| {name} | {kind} | {average_precision(against[at], true[at]):.3f} | {same} | "
-                + " | ".join(cells)
-                + " |"
-            )
-    print("\n".join(lines), flush=True)
-    lines = ["", "## Links", "| features | notes AP | pairs AP |", "|---|---|---|"]
+            cells = [name, kind, f"{average_precision(against[at], true[at]):.3f}", same, *cells]
+            print(f"| {' | '.join(cells)} |", flush=True)
+    print("\n## Links\n| features | notes AP | pairs AP |\n|---|---|---|", flush=True)
     chosen = link >= 0
     full = np.concatenate([columns.words, columns.vectors], 1)
     for name, x in (
@@ -77,12 +74,9 @@ def report(rows: Sequence[Row], columns: Columns, folds: int, seed: int) -> None
             train, test = chosen & (fold != each), fold == each
             weights = fit(told[train], link[train], np.ones(int(train.sum()), np.float32), LINK_STRENGTH)
             scores[test] = (plain[test] @ weights[:, :-1].T + weights[:, -1])[:, 0]
-        cells = [
-            f"{average_precision(scores[at], link[at] == 1):.3f}"
-            for at in (chosen & (source == kind) for kind in ("notes", "pairs"))
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    print("\n".join(lines))
+        parts = [chosen & (source == kind) for kind in ("notes", "pairs")]
+        cells = [f"{average_precision(scores[at], link[at] == 1):.3f}" for at in parts]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def average_precision(scores: Array, true: Array) -> float:

@@ -106,9 +106,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'skep' has no attribute {name!r}")
     import importlib
 
-    from skep.runtime import undisturbed
-
-    with undisturbed():
-        value = getattr(importlib.import_module(f"skep.{home}"), name)
+    value = getattr(importlib.import_module(f"skep.{home}"), name)
     globals()[name] = value
     return value

@@ -6,8 +6,6 @@ import gc
 import sys
 from typing import TYPE_CHECKING
 
-from skep.runtime import undisturbed
-
 if TYPE_CHECKING:
     from skep.server.mcp.start import Plain
 
@@ -31,8 +29,7 @@ def _run(words: list[str]) -> None:
         sys.stdout.write(f"skep, version {__version__}\n")
         return
     if words[:1] == ["hook"] and words[-1] not in ("-h", "--help"):
-        with undisturbed():
-            from skep.integrations.hooks import main as hook
+        from skep.integrations.hooks import main as hook
 
         hook(words[1:])
         return
@@ -43,8 +40,7 @@ def _run(words: list[str]) -> None:
         if plain is not None:
             _serve(plain)
             return
-    with undisturbed():
-        from skep.cli.app import main as command
+    from skep.cli.app import main as command
 
     command()
 

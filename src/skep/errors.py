@@ -41,7 +41,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from skep.model import Conflict
+
+HINTED = 12
+"""Words that a hint lists at most."""
 
 
 class SkepError(Exception):
@@ -202,3 +207,19 @@ class MissingExtraError(SkepError, ImportError):
         super().__init__(
             f"{feature} needs an optional dependency; install it with: pip install 'skep[{extra}]'"
         )
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """A hint for a word that is not among those known: the nearest one, or the list.
+
+    >>> did_you_mean("topk", ["top_k", "rrf_k"]), did_you_mean("x", ["alpha", "beta"])
+    ("did you mean 'top_k'?", 'known are alpha, beta')
+    """
+    import difflib
+
+    choices = list(known)
+    close = difflib.get_close_matches(str(word), choices, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(choices[:HINTED]) + (", …" if len(choices) > HINTED else "")
+    return f"known are {shown}" if choices else "there is none to choose from"

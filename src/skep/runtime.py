@@ -1,4 +1,7 @@
-"""What the process does beside the work: import work, forks, the BLAS, and the compiled core where it was built."""
+"""Shared state of a process: forks, the compiled core, patterns compiled on first use, products of matrices.
+
+Every room may use it; it imports none of them.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import marshal
 import os
 import re
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 if TYPE_CHECKING:
@@ -16,9 +20,6 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from numpy.typing import NDArray
-
-
-if TYPE_CHECKING:
 
     class Forked(Protocol):
         """Something that a child must not use as it finds it."""
@@ -101,13 +102,6 @@ def load_core() -> Any:
 native: Any = load_core()
 
 
-MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|"
-    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-"""The name of a month, whole or short, as a part of a pattern."""
-
-
 class _Lazy:
     """Stands in for a pattern; every method is looked up once and then as near as on the pattern itself."""
 
@@ -131,35 +125,20 @@ def lazy(source: str, flags: int = 0) -> re.Pattern[str]:
     return cast("re.Pattern[str]", _Lazy(source, flags))
 
 
-BLAS_TIMEOUT = "OPENBLAS_THREAD_TIMEOUT"
-"""For how many ticks of the processor its threads look for work, as a power of two; read when it is loaded."""
-TICKS = "20"
-"""A third of a millisecond. 26 is what OpenBLAS has by itself."""
+@contextmanager
+def gc_paused() -> Generator[None]:
+    """No search for garbage in rings meanwhile.
 
-
-class undisturbed:
-    """No collection inside the block; afterwards what was made there counts as old, as if it had survived some.
-
-    Where numpy is loaded in it, threads that have nothing to do sleep. Whoever has set their patience is left alone.
+    Many rows are many objects that live on, none of them in a ring; looking through all of them again and again took
+    a sixth of the time of a bulk load.
     """
-
-    __slots__ = ("_told", "_was")
-
-    def __enter__(self) -> None:
-        self._told = "numpy" not in sys.modules and BLAS_TIMEOUT not in os.environ
-        if self._told:
-            os.environ[BLAS_TIMEOUT] = TICKS
-        self._was = gc.isenabled()
-        gc.disable()
-
-    def __exit__(self, *_: object) -> None:
-        if self._was:
-            if not gc.get_freeze_count():  # what somebody froze stays frozen
-                gc.freeze()
-                gc.unfreeze()
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
             gc.enable()
-        if self._told:
-            os.environ.pop(BLAS_TIMEOUT, None)
 
 
 PLAIN = 2
@@ -186,24 +165,6 @@ def spelt(arguments: tuple[Any, ...]) -> bytes | None:
         return None
 
 
-T = TypeVar("T")
-
-
-def uncollected(work: Callable[[], T]) -> T:
-    """Do a stretch of work without looking for garbage in rings meanwhile.
-
-    Many rows are many objects that live on, none of them in a ring; looking through all of them again and again took
-    a tenth of the time. Whoever had switched the collector off finds it so afterwards.
-    """
-    was = gc.isenabled()
-    try:
-        gc.disable()
-        return work()
-    finally:
-        if was:
-            gc.enable()
-
-
 ALONE = 1 << 18
 """Multiplications up to which OpenBLAS uses one thread."""
 MANY = 1 << 26
@@ -211,7 +172,7 @@ MANY = 1 << 26
 
 
 def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """`a @ b` of two matrices.
+    """`a @ b` of two matrices, on one thread where waking others costs more than they do.
 
     >>> import numpy as np
     >>> a, b = np.ones((60, 256), np.float32), np.ones((256, 60), np.float32)
@@ -221,15 +182,7 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     (rows, inner), columns = a.shape, b.shape[1]
     if rows * inner * columns <= ALONE or rows * inner * columns >= MANY:
         return a @ b
-    if rows >= columns:
-        return alone(a, b)
-    import numpy as np
-
-    out = np.empty((rows, columns), dtype=np.result_type(a, b))
-    step = max(1, ALONE // (inner * rows))
-    for start in range(0, columns, step):
-        out[:, start : start + step] = a @ b[:, start : start + step]
-    return out
+    return alone(a, b) if rows >= columns else alone(b.T, a.T).T
 
 
 def alone(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from skep.errors import (
     TextTooLongError,
     UnknownKeyError,
     WrongTypeError,
+    did_you_mean,
 )
 from skep.model import ANY, KINDS, Scope
 from skep.private_parts import marked, public, refuse_deep, without_private
@@ -225,13 +226,10 @@ def refuse_unknown(given: Iterable[str], known: Collection[str], field: str = ""
     """
     for key in given:
         if key not in known:
-            import difflib
-
-            known = tuple(known)
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
             where = f" in {field}" if field else ""
-            raise UnknownKeyError(f"unknown key {key!r}{where}{hint}", field=field or str(key))
+            raise UnknownKeyError(
+                f"unknown key {key!r}{where}; {did_you_mean(key, known)}", field=field or str(key)
+            )
 
 
 def clean_text(field: str, value: object, limit: int) -> str:

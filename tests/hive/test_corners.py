@@ -178,16 +178,16 @@ def test_applying_a_manifest_leaves_trust_in_strangers_alone(clock: Any, tmp_pat
 
 def test_hives_that_gossip_keep_their_own_registers(make_hive: MakeHive, clock: Any) -> None:
     a, b = make_hive("flat", name="a"), make_hive("sharded", name="b")
-    a.changed_at(a.registers, lambda bank: bank.set_setting("hive/topology", "flat"))
-    b.changed_at(b.registers, lambda bank: bank.set_setting("hive/topology", "sharded"))
+    a.placement.changed_at(a.members.registers, lambda bank: bank.set_setting("hive/topology", "flat"))
+    b.placement.changed_at(b.members.registers, lambda bank: bank.set_setting("hive/topology", "sharded"))
     a.trust.set("eve", 0.1)
     a.agent("ana").remember(FACT)
     gossip = Gossip({"a": a, "b": b})
     gossip.round()
     gossip.round()
 
-    assert b.registers.bank.setting("hive/topology") == "sharded"
-    assert a.registers.bank.setting("hive/topology") == "flat"
+    assert b.members.registers.bank.setting("hive/topology") == "sharded"
+    assert a.members.registers.bank.setting("hive/topology") == "flat"
     assert (a.trust.of("eve"), b.trust.of("eve")) == (0.1, 1.0)
     assert gossip.round().events == 0
 

@@ -1,11 +1,10 @@
-"""The story and the plots of the demo."""
+"""The story that the benchmark of layouts tells, and the names of the hive's public surface."""
 
 from __future__ import annotations
 
-import xml.dom.minidom as dom
+from benchmarks.hive.topologies import run, show, story
 
 import skep.hive
-from skep.cli.demo import bars, curve, curve_svg, story
 
 
 def test_a_story_has_as_many_different_parts_as_asked_for_and_is_always_the_same() -> None:
@@ -16,24 +15,13 @@ def test_a_story_has_as_many_different_parts_as_asked_for_and_is_always_the_same
     assert parts != story(120, seed=4)
 
 
-def test_bars_are_as_long_as_their_share() -> None:
-    lines = bars({"half": 0.5, "all": 1.0, "none": 0.0}, width=10, most=1.0)
+def test_agents_answer_more_together_than_alone() -> None:
+    report = run(agents=3, facts=12, questions=2)
+    alone, *together = report.outcomes
 
-    assert [line.count("█") for line in lines] == [5, 10, 0]
-
-
-def test_a_curve_has_one_column_per_point() -> None:
-    rows = curve([0.0, 0.5, 1.0], height=4)
-
-    assert rows[0].endswith("    █ ")
-    assert rows[3].endswith("  █ █ ")
-
-
-def test_the_picture_is_well_formed_and_escapes_its_texts() -> None:
-    picture = dom.parseString(curve_svg([0.1, 0.6, 1.0], title="a < b & c", x="round", y="share"))
-
-    assert len(picture.getElementsByTagName("circle")) == 3
-    assert dom.parseString(curve_svg([1.0], title="one", x="x", y="y"))
+    assert [one.topology for one in together] == ["flat", "federated", "sharded"]
+    assert all(one.recall > alone.recall for one in together)
+    assert "sharded" in show(report)
 
 
 def test_every_public_name_can_be_had() -> None:

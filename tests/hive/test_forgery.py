@@ -51,7 +51,7 @@ def known(hive: Hive, event: Event) -> bool:
 def test_every_agent_signs_its_own_memories_in_every_layout(hive: Hive, clock: Any) -> None:
     for name in ("ana", "bob"):
         stored = hive.agent(name).remember(f"Server {name} stands in the cellar.", confidence=0.95).memory
-        (event,) = [e for e in hive.events_of([stored.id]) if e.kind == "remember"]
+        (event,) = [e for e in hive.members.events_of([stored.id]) if e.kind == "remember"]
         other = {"ana": BOB, "bob": ANA}[name]
 
         assert hive.provenance(stored.id).signed
@@ -73,7 +73,7 @@ def test_a_confirmation_in_the_name_of_another_is_refused(hive: Hive, clock: Any
 
 def test_forgeries_are_refused_wherever_they_enter(hive: Hive, clock: Any, tmp_path: Path) -> None:
     """By file, by gossip, over the bus, by announcement, and from the hive's own banks."""
-    own = hive.registers.bank.actor
+    own = hive.members.registers.bank.actor
     for event in (forged(clock), forged(clock, own, 900), EVE.signed(forged(clock, own, 901))):
         assert hive.apply([event]).refused, event
         assert not known(hive, event)

@@ -68,12 +68,33 @@ def test_a_dismissed_memory_is_gone_from_review_and_recall(hive: Hive) -> None:
         hive.approve(done.memory.id)
 
 
-def test_a_contradiction_of_what_others_hold_waits_for_review(hive: Hive) -> None:
+def test_an_update_of_another_agents_memory_passes(hive: Hive) -> None:
+    old = hive.agent("ana").remember("The gateway runs on port 8080", confidence=0.9).memory
+    done = hive.agent("eve").remember("The gateway runs on port 9090", confidence=0.8)
+
+    assert [conflict.existing.id for conflict in done.conflicts] == [old.id]
+    assert done.decision.verdict == "promoted"
+    assert done.memory.text in texts(hive.agent("cy").recall("gateway port"))
+
+
+def test_a_contradiction_of_what_others_confirmed_waits_for_review(hive: Hive) -> None:
     kept = hive.agent("ana").remember("Use ruff for linting the code", confidence=0.9).memory
+    hive.agent("bob").confirm(kept.id)
     done = hive.agent("eve").remember("Never use ruff for linting the code", confidence=0.8)
 
     assert done.decision.verdict == "quarantined"
     assert kept.id in done.decision.why()
+    assert texts(hive.agent("cy").recall("ruff linting")) == [kept.text]
+
+
+def test_learning_in_bulk_does_not_pass_by_the_gate(hive: Hive) -> None:
+    kept = hive.agent("ana").remember("Use ruff for linting the code", confidence=0.9).memory
+    hive.agent("bob").confirm(kept.id)
+    first, second = hive.agent("eve").remember_many(
+        ["The roof is red", "Never use ruff for linting the code"]
+    )
+
+    assert [one.decision.verdict for one in (first, second)] == ["promoted", "quarantined"]  # type: ignore[attr-defined]
     assert texts(hive.agent("cy").recall("ruff linting")) == [kept.text]
 
 
@@ -165,6 +186,7 @@ def test_users_bring_their_own_rules(make_hive: MakeHive) -> None:
 
 def test_a_policy_may_reject_what_it_would_hold_back(make_hive: MakeHive) -> None:
     hive = make_hive("flat", policy=HivePolicy(contradiction="reject"))
-    hive.agent("ana").remember("Use ruff for linting the code", confidence=0.9)
+    kept = hive.agent("ana").remember("Use ruff for linting the code", confidence=0.9).memory
+    hive.agent("bob").confirm(kept.id)
 
     assert hive.agent("eve").remember("Never use ruff for linting the code").decision.verdict == "rejected"

@@ -149,4 +149,4 @@ def test_promotions_are_passed_on_to_peers_at_once_and_never_echo(make_hive: Mak
 
     assert b.get(stored.id) is not None
     assert b.get(stored.id).agent == "ana"  # type: ignore[union-attr]
-    assert len(list(a.registers.bank.events())) == 1
+    assert len(list(a.members.registers.bank.events())) == 1

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import msgspec
 import pytest
 
 from skep.bank.bank import Bank
+from skep.bank.memory_bank import MemoryBank
 from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
 
-from .conftest import AGENTS, MakeHive
+from .conftest import AGENTS, FAST, MakeHive
 
 DATABASE = "The staging database runs PostgreSQL 16 on port 5433."
 
@@ -35,9 +37,9 @@ def test_what_one_agent_learns_every_agent_knows(hive: Hive) -> None:
 def test_an_agent_cannot_tell_its_bank_from_a_plain_one(hive: Hive) -> None:
     bank = hive.agent("ana")
 
-    assert isinstance(bank, Bank)
-    for name, method in inspect.getmembers(Bank, inspect.isfunction):
-        if not name.startswith("_"):
+    for name in dir(MemoryBank):
+        method = getattr(Bank, name, None)
+        if inspect.isfunction(method) and not name.startswith("_"):
             ours = inspect.signature(getattr(bank, name)).parameters
             theirs = list(inspect.signature(method).parameters)[1:]
             flexible = any(p.kind is p.VAR_KEYWORD for p in ours.values())
@@ -164,15 +166,24 @@ def test_bulk_learning_reaches_everybody(hive: Hive) -> None:
     ]
 
 
-def test_the_same_words_by_another_author_confirm_and_show_once(hive: Hive) -> None:
+def test_one_content_is_one_memory_with_several_witnesses(hive: Hive) -> None:
     first = hive.agent("ana").remember(DATABASE).memory
-    second = hive.agent("eve").remember(DATABASE).memory
+    again = hive.agent("eve").remember(DATABASE)
+    (bulk,) = hive.agent("fay").remember_many([DATABASE.upper()])
     answer = hive.agent("cy").recall("staging database")
 
-    assert len(answer) == (2 if hive.plain else 1)
-    if not hive.plain:
-        assert {answer[0].memory.id, *answer.same[answer[0].memory.id]} == {first.id, second.id}  # type: ignore[attr-defined]
-    assert hive.get(first.id).confirmations == 1  # type: ignore[union-attr]
+    assert [again.action, bulk.action] == ["confirmed", "confirmed"]
+    assert [hit.memory.id for hit in answer] == [first.id]
+    assert hive.get(first.id).confirmations == 2  # type: ignore[union-attr]
+
+
+def test_copies_that_came_from_elsewhere_show_once(make_hive: MakeHive) -> None:
+    """Where two agents said the same before they knew of each other, the answer names the other memory."""
+    hive = make_hive("federated", policy=msgspec.structs.replace(FAST, contradiction="allow"))
+    ids = {hive.agent(name).remember(DATABASE, on_conflict="ignore").memory.id for name in ("ana", "eve")}
+    (hit,) = answer = hive.agent("cy").recall("staging database")
+
+    assert {hit.memory.id, *answer.same[hit.memory.id]} == ids
 
 
 def test_conflicts_are_found_across_members(hive: Hive) -> None:

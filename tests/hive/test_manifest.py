@@ -69,6 +69,16 @@ def test_all_problems_are_found_at_once() -> None:
     ]
 
 
+def test_every_policy_that_cannot_work_is_named() -> None:
+    found = findings("{name: x, policies: {promote_at: high, fanout: 0, replication: 0}}")
+
+    assert [line.partition(":")[0] for line in found] == [
+        "policies.promote_at",
+        "policies.fanout",
+        "policies.replication",
+    ]
+
+
 def test_a_misspelt_topology_is_recognised() -> None:
     (line,) = findings("{name: x, topology: federeted}")
 
@@ -155,3 +165,16 @@ def test_a_missing_file_and_a_binary_one_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ManifestError, match="UTF-8"):
         load(tmp_path / "binary.yaml", {})
+
+
+def test_parts_that_repeat_others_are_refused_because_nine_lines_would_become_a_billion() -> None:
+    lines = ["name: research", "a: &a [x, x]"]
+    lines += [f"{new}: &{new} [*{old}, *{old}]" for old, new in zip("abcdefgh", "bcdefghi", strict=True)]
+
+    assert findings("\n".join(lines)) == [
+        "syntax: line 3: *a repeats another part; write that part out instead"
+    ]
+
+
+def test_a_manifest_nested_without_end_is_refused_in_words() -> None:
+    assert findings("name: " + "[" * 5000 + "]" * 5000) == ["syntax: nested too deep to be read"]

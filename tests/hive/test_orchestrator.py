@@ -89,7 +89,7 @@ def test_events_are_processed_once_and_never_echo(two: tuple[Hive, Hive]) -> Non
         listener.drain_events()
 
     assert listener.drain_events().left == 0
-    assert len(list(one.registers.bank.events())) == 1
+    assert len(list(one.members.registers.bank.events())) == 1
 
 
 def test_an_untrusted_author_of_another_hive_waits_for_review(two: tuple[Hive, Hive]) -> None:
@@ -105,7 +105,7 @@ def test_an_untrusted_author_of_another_hive_waits_for_review(two: tuple[Hive, H
 
 def test_empty_talk_of_another_hive_is_refused(make_hive: MakeHive) -> None:
     orchestrator = Orchestrator(make_hive("flat", name="here"), "ana")
-    bank = make_hive("flat", name="there").registers.bank
+    bank = make_hive("flat", name="there").members.registers.bank
     talk = bank.remember("ok").memory
     events = tuple(bank.history(talk.id))
     done = orchestrator.process_event(said(FactPromoted(memory=talk.id, events=events), path=("there",)))
@@ -198,7 +198,7 @@ def test_an_event_that_cannot_be_taken_is_delivered_again_and_then_set_aside(
     def busy(*args: object, **kwargs: object) -> None:
         raise BusyError("try again")
 
-    monkeypatch.setattr(other, "apply_via", busy)
+    monkeypatch.setattr(other.placement, "apply_via", busy)
     failures = [listener.drain_events().failed for _ in range(7)]
 
     assert failures == [1, 1, 1, 1, 1, 0, 0]

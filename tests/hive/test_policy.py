@@ -15,7 +15,6 @@ from skep.hive.gateway import (
     RateLimit,
     Standing,
     assess,
-    policy_problems,
 )
 from skep.model import Conflict, Memory
 
@@ -132,7 +131,3 @@ def test_impossible_policies_are_refused_with_every_problem() -> None:
         HivePolicy(promote_at=1.5, replication=0)
     with pytest.raises(ConfigError, match="ttl"):
         HivePolicy(ttl=-1)
-    assert [name for name, _ in policy_problems({"promote_at": "high", "fanout": 0})] == [
-        "promote_at",
-        "fanout",
-    ]

@@ -60,4 +60,4 @@ def test_what_is_told_to_have_moved_updates_where_it_was(
     assert (conflict.kind, conflict.existing.id) == ("update", old.id)
     hive.agent("cy").remember("Ana moved from Rome to Paris", on_conflict="ignore")
     found = hive.agent("cy").find_conflicts(old.id)
-    assert [conflict.kind for conflict in found] == ["update"]
+    assert [conflict.kind for conflict in found] == ["update", "update"]

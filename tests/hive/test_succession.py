@@ -200,8 +200,8 @@ def test_a_chain_in_a_ring_of_members_ends(make_hive: MakeHive) -> None:
     hive = make_hive("federated", policy=FREE)
     one, two = (hive.agent(name).remember(text).memory.id for name, text in (("ana", OLD), ("eve", NEW)))
     infra, sales = hive.members["infra"], hive.members["sales"]
-    hive.adopt(infra, [two])
-    hive.adopt(sales, [one])
+    hive.members.adopt(infra, [two])
+    hive.members.adopt(sales, [one])
     infra.bank.supersede(one, two)
     sales.bank.supersede(two, one)
     assert found(hive, "TSLint") == []

@@ -149,6 +149,30 @@ def test_damage_that_shows_while_catching_up_has_the_index_built_again(tmp_path:
     assert_right(index, bank)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_files_that_are_cut_off_while_in_use_are_built_again(tmp_path: Path, read_only: bool) -> None:
+    bank = filled()
+    built(tmp_path, bank)
+    index = SegmentIndex(tmp_path, bank, tail_limit=10, read_only=read_only)
+    index.refresh(1)
+    for file in [*tmp_path.glob("*.seg"), *tmp_path.glob("*.frame")]:
+        os.truncate(file, 100)
+
+    assert index.refresh(1) == bank.head()
+
+    assert_right(index, bank)
+    assert index.damaged() == []
+
+
+def test_a_file_that_was_cut_off_is_damage(tmp_path: Path) -> None:
+    bank = filled()
+    index = built(tmp_path, bank)
+    (first, *_) = tmp_path.glob("*.seg")
+    os.truncate(first, 100)
+
+    assert index.damaged() == [first.name]
+
+
 def overwrite(segment: Path, name: str) -> None:
     """Turn every bit of one array of a segment."""
     data = bytearray(segment.read_bytes())

@@ -8,6 +8,7 @@ import json
 import pickle
 import shutil
 import sqlite3
+import subprocess
 import sys
 import types
 import zipfile
@@ -22,7 +23,8 @@ from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, NotFoundError
 from skep.integrations.importers.item import item, moment, source_of
 from skep.integrations.importers.registry import SOURCES, detect, import_items, read
-from skep.integrations.importers.text_files import front_matter, sections
+from skep.integrations.importers.text_files import sections
+from skep.tuning.documents import front_matter
 
 # The shapes below were checked against mem0ai 2.2, qdrant-client 1.20, claude-mem 13.25, graphiti-core 0.31,
 # basic-memory 0.24 and the reference memory server 2026.8.
@@ -380,7 +382,11 @@ def test_times_of_every_shape_are_understood() -> None:
 
 
 def test_front_matter_and_sections_hold_on_odd_input() -> None:
-    assert front_matter("") == {}
+    assert front_matter("", lenient=True) == ({}, "")
+    assert front_matter("---\nnot a key\ntags: [a, 'b']", lenient=True) == (
+        {},
+        "---\nnot a key\ntags: [a, 'b']",
+    )
     assert list(sections("")) == []
     assert len(list(sections("word " * 3000 + "\n\n" + "other " * 3000))) == 2
 
@@ -553,3 +559,84 @@ def test_a_bank_takes_nothing_from_itself_nor_from_a_copy_of_it(tmp_path: Path) 
         for name in ("mine.skep", "copy.skep", "old.skep"):
             assert import_items(bank, read(tmp_path / name)[1]).new == 0
         assert [memory.text for memory in bank.find()] == ["Use ruff for linting"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[" * 100_000,
+        "[[a" * 100_000,
+        "[[a#" * 100_000,
+        "- a " + " " * 200_000 + "b",
+        "- " + " " * 200_000 + "[",
+        "# a" + " " * 200_000 + "b",
+        "#" * 200_000,
+        "- [note] a" + " " * 200_000 + "(b",
+        "- [note] a" + " (" * 100_000,
+        "\n" * 200_000 + "x",
+        "---\ntags: " + "[" * 100_000 + "]" * 100_000 + "\n---\nx",
+        "---\ntags:\n" + "- a\n" * 50_000 + "---\nx",
+        "```" * 50_000,
+        "at " + "(" * 200_000,
+        "x" * 2_000_000,
+    ],
+    ids=range(15),
+)
+def test_no_text_makes_reading_or_auditing_take_more_than_linear_time(text: str, tmp_path: Path) -> None:
+    write(tmp_path / "note.md", text)
+    program = (
+        "import sys; from pathlib import Path; from skep.integrations.importers.registry import read\n"
+        "from skep.integrations.audit import junk_of\n"
+        "for item in read(Path(sys.argv[1]))[1]: junk_of(item.text)"
+    )
+
+    # quadratic time would be hours; the limit only ends the test
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "note.md")], check=True, timeout=120)
+
+
+def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    bomb = tmp_path / "export.zip"
+    with (
+        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("conversations.json", "w") as file,
+    ):
+        file.write(b'[{"mapping": {}, "x": "')
+        for _ in range(80):
+            file.write(b"a" * (1 << 20))
+        file.write(b'"}]')
+
+    with pytest.raises(InvalidInputError, match="unpack it yourself"):
+        list(read(bomb, "chatgpt")[1])
+
+
+def test_a_damaged_archive_is_refused_in_words(tmp_path: Path) -> None:
+    damaged = tmp_path / "export.zip"
+    with zipfile.ZipFile(damaged, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps([{"mapping": {"a": "b" * 5000}}] * 20))
+    data = bytearray(damaged.read_bytes())
+    data[60:90] = b"\xff" * 30
+    damaged.write_bytes(data)
+
+    with pytest.raises(InvalidInputError, match="cannot be unpacked"):
+        list(read(damaged, "chatgpt")[1])
+
+
+def test_a_note_that_links_out_of_its_vault_is_refused_and_never_read(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere" / "secret.md", "permalink: the password is tea")
+    write(tmp_path / "vault" / "note.md", "# Note\nplain")
+    (tmp_path / "vault" / "inside.md").symlink_to(tmp_path / "vault" / "note.md")
+    assert len(list(read(tmp_path / "vault")[1])) == 2
+
+    (tmp_path / "vault" / "outside.md").symlink_to(tmp_path / "elsewhere" / "secret.md")
+    with pytest.raises(InvalidInputError, match="outside of"):
+        list(read(tmp_path / "vault")[1])
+
+
+def test_a_graph_nested_as_deep_as_json_allows_is_read(tmp_path: Path) -> None:
+    deep = '{"fact": "Ana likes tea"}'
+    for _ in range(400):
+        deep = f'{{"a": [{deep}]}}'
+    write(tmp_path / "graph.json", deep)
+
+    found = list(read(tmp_path / "graph.json", "graphiti")[1])
+    assert [one.text for one in found] == ["Ana likes tea"]

@@ -11,13 +11,17 @@ from click.testing import CliRunner
 
 from skep.bank.bank import Bank
 from skep.cli.app import app
-from skep.cli.clients import import_foreign, is_export
 from skep.errors import InvalidInputError
 from skep.integrations.audit import audit, junk_of, report
+from skep.integrations.importers.chats import is_export
 from skep.integrations.importers.item import item
-from skep.integrations.importers.registry import read
+from skep.integrations.importers.registry import Imported, import_items, read
 
 NOW = 1_790_000_000.0
+
+
+def take_in(bank: Bank, path: Path, *, dry_run: bool = False) -> Imported:
+    return import_items(bank, read(path)[1], dry_run=dry_run)
 
 
 @pytest.fixture
@@ -39,18 +43,18 @@ def graph(tmp_path: Path) -> Path:
 
 
 def test_an_import_keeps_texts_links_and_provenance(bank: Bank, graph: Path) -> None:
-    done = import_foreign(bank, str(graph), None)
+    done = take_in(bank, graph)
 
-    assert done == {"from": "reference", "new": 4, "known": 0, "links": 3}
+    assert done == Imported(new=4, known=0, links=3)
     [ana] = bank.find(tags=["entity", "entity:Ana"])
     assert "works_at" in {link.rel for link in bank.neighbors(ana.id).links}
     assert ana.source == "reference:Ana"
 
 
 def test_importing_twice_imports_once(bank: Bank, graph: Path) -> None:
-    import_foreign(bank, str(graph), None)
+    take_in(bank, graph)
 
-    assert import_foreign(bank, str(graph), None) == {"from": "reference", "new": 0, "known": 4, "links": 0}
+    assert take_in(bank, graph) == Imported(new=0, known=4, links=0)
 
 
 def test_links_that_an_import_was_cut_off_before_are_made_by_the_next(
@@ -66,32 +70,32 @@ def test_links_that_an_import_was_cut_off_before_are_made_by_the_next(
     with monkeypatch.context() as patched:
         patched.setattr(bank.engine, "write", killed)
         with pytest.raises(KeyboardInterrupt):
-            import_foreign(bank, str(graph), None)
+            take_in(bank, graph)
 
-    assert import_foreign(bank, str(graph), None) == {"from": "reference", "new": 0, "known": 4, "links": 3}
+    assert take_in(bank, graph) == Imported(new=0, known=4, links=3)
 
 
 def test_a_link_that_was_taken_away_since_does_not_come_back(bank: Bank, graph: Path) -> None:
-    import_foreign(bank, str(graph), None)
+    take_in(bank, graph)
     [ana] = bank.find(tags=["entity", "entity:Ana"])
     [link] = bank.neighbors(ana.id, "works_at").links
     bank.unlink(link.src, link.dst)
 
-    assert import_foreign(bank, str(graph), None)["links"] == 0
+    assert take_in(bank, graph).links == 0
 
 
 def test_what_was_retracted_since_does_not_come_back(bank: Bank, graph: Path) -> None:
-    import_foreign(bank, str(graph), None)
+    take_in(bank, graph)
     [tea] = bank.find("likes tea")
     bank.retract(tea.id)
 
-    import_foreign(bank, str(graph), None)
+    take_in(bank, graph)
 
     assert list(bank.find("likes tea")) == []
 
 
 def test_a_dry_run_only_counts(bank: Bank, graph: Path) -> None:
-    assert import_foreign(bank, str(graph), None, dry_run=True)["new"] == 4
+    assert take_in(bank, graph, dry_run=True).new == 4
     assert bank.status().memories == 0
 
 
@@ -99,9 +103,9 @@ def test_our_own_export_is_recognised(bank: Bank, graph: Path, tmp_path: Path) -
     bank.remember("Ana likes tea")
     bank.export(tmp_path / "export.jsonl")
 
-    assert is_export(str(tmp_path / "export.jsonl"))
-    assert not is_export(str(graph))
-    assert not is_export(str(tmp_path / "missing"))
+    assert is_export(tmp_path / "export.jsonl")
+    assert not is_export(graph)
+    assert not is_export(tmp_path / "missing")
 
 
 @pytest.mark.parametrize(
@@ -184,9 +188,9 @@ def test_many_links_are_few_transactions_and_any_name_of_a_relation_will_do(
         begun.append(sql) if "BEGIN IMM" in sql else None
     )
 
-    done = import_foreign(bank, str(file), None)
+    done = take_in(bank, file)
 
-    assert (done["new"], done["links"]) == (300, 299)
+    assert (done.new, done.links) == (300, 299)
     assert len(begun) <= 4
 
 

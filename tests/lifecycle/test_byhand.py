@@ -64,7 +64,7 @@ def test_new_words_reopen_the_question(bank: Bank, clock: Clock, back: Callable[
 def test_a_verdict_that_is_taken_back_is_not_asked_for_again(
     bank: Bank, clock: Clock, back: Callable[[Bank, str], None], decision: str
 ) -> None:
-    ids = told(bank, clock, "I like tea", "I like coffee")
+    ids = told(bank, clock, "The house drink is tea", "The house drink is coffee")
     asked: list[int] = []
 
     def judge(cases: object) -> list[str]:

@@ -21,9 +21,9 @@ def call(path: Path, *args: str) -> Result:
 def test_pairs_that_wait_are_shown_and_decided_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "bank.skep"
     with Bank.open(path) as bank:
-        bank.remember_many(["I like tea", "I like coffee"])
+        bank.remember_many(["The house drink is tea", "The house drink is coffee"])
     assert "1 pair waits for a judge" in call(path, "maintain").output
-    assert "I like coffee" in call(path, "judge").output
+    assert "The house drink is coffee" in call(path, "judge").output
     (case,) = json.loads(call(path, "judge", "--json").output)
     older, newer = case["older"]["id"], case["newer"]["id"]
 
@@ -91,7 +91,9 @@ def test_what_makes_no_sense_is_refused_before_anything_is_touched(
 def test_many_waiting_pairs_are_shown_surest_first_and_all_of_them_to_programs(tmp_path: Path) -> None:
     path = tmp_path / "bank.skep"
     with Bank.open(path) as bank:
-        bank.remember_many([f"I like {thing}" for thing in ("tea", "coffee", "cocoa", "juice", "water")])
+        bank.remember_many(
+            [f"The house drink is {thing}" for thing in ("tea", "coffee", "cocoa", "juice", "water")]
+        )
         bank.maintain()
         waiting = len(bank.pending_judgements())
     assert waiting > 2
@@ -116,7 +118,7 @@ def test_many_waiting_pairs_are_shown_surest_first_and_all_of_them_to_programs(t
     ],
 )
 def test_a_judge_that_fails_keeps_both_and_is_told_of(bank: Bank, answer: object, told: str) -> None:
-    bank.remember_many(["I like tea", "I like coffee"])
+    bank.remember_many(["The house drink is tea", "The house drink is coffee"])
     report = bank.maintain(judge=answer)  # type: ignore[arg-type]
     (step,) = [step for step in report.steps if step.step == "judge"]
     assert told in step.note
@@ -127,7 +129,7 @@ def test_a_judge_that_fails_keeps_both_and_is_told_of(bank: Bank, answer: object
 def test_a_command_that_fails_as_a_judge_is_told_with_its_last_words(tmp_path: Path) -> None:
     path = tmp_path / "bank.skep"
     with Bank.open(path) as bank:
-        bank.remember_many(["I like tea", "I like coffee"])
+        bank.remember_many(["The house drink is tea", "The house drink is coffee"])
     script = tmp_path / "judge.sh"
     script.write_text("#!/bin/sh\necho 'first' >&2\necho 'log in first' >&2\nexit 3\n")
     script.chmod(0o755)

@@ -10,7 +10,8 @@ from tests.conftest import Clock
 from skep.bank.bank import Bank
 from skep.lifecycle import judgement_queue, maintenance_run
 
-SERIES = [f"user {n} of the portal is an admin of team {n % 3}" for n in range(14)]
+DRINKS = "tea coffee cocoa juice water milk cider sherry mead kvass lassi ayran chicha mate"
+SERIES = [f"The house drink is {drink}" for drink in DRINKS.split()]
 
 
 class CutShort(Exception):

@@ -133,7 +133,11 @@ def test_what_no_longer_waits_costs_nothing(bank: Bank, clock: Clock) -> None:
 @pytest.mark.parametrize("judge", [None, RulesJudge(), *(Always(word) for word in DECISIONS)])
 @pytest.mark.parametrize(
     ("older", "newer"),
-    [("Ana lives in Rome", "Ana lives in Oslo"), (PASSES, FAILS), ("I like tea", "I like coffee")],
+    [
+        ("Ana lives in Rome", "Ana lives in Oslo"),
+        (PASSES, FAILS),
+        ("The house drink is tea", "The house drink is coffee"),
+    ],
 )
 def test_a_pinned_memory_is_neither_replaced_nor_penalised(
     bank: Bank, clock: Clock, judge: Judge | None, older: str, newer: str
@@ -157,7 +161,7 @@ def test_a_judgement_by_hand_on_a_pinned_memory_says_what_to_do_instead(bank: Ba
 
 
 def test_a_merge_by_the_judge_keeps_tags_and_moves_links(bank: Bank, clock: Clock) -> None:
-    tea, coffee = told(bank, clock, "I like tea", "I like coffee")
+    tea, coffee = told(bank, clock, "The house drink is tea", "The house drink is coffee")
     bank.revise(coffee, tags=["survey"])
     (about,) = told(bank, clock, "See what was said of drinks in the canteen")
     bank.link(about, coffee, "about")
@@ -168,7 +172,11 @@ def test_a_merge_by_the_judge_keeps_tags_and_moves_links(bank: Bank, clock: Cloc
 
 
 def test_decisions_on_one_memory_are_carried_out_one_after_another(bank: Bank, clock: Clock) -> None:
-    ids = told(bank, clock, *(f"I like {thing}" for thing in ("tea", "coffee", "cocoa", "juice", "water")))
+    ids = told(
+        bank,
+        clock,
+        *(f"The house drink is {thing}" for thing in ("tea", "coffee", "cocoa", "juice", "water")),
+    )
     for number, memory_id in enumerate(ids):
         bank.revise(memory_id, tags=["drinks", f"t{number}"])
     report = bank.maintain(judge=Always("MERGE"))
@@ -182,7 +190,14 @@ def test_decisions_on_one_memory_are_carried_out_one_after_another(bank: Bank, c
 
 
 PHRASES = st.sampled_from(
-    [PASSES, FAILS, "The test suite never passes on Windows", "I like tea", "I like coffee", "I like cocoa"]
+    [
+        PASSES,
+        FAILS,
+        "The test suite never passes on Windows",
+        "The house drink is tea",
+        "The house drink is coffee",
+        "The house drink is cocoa",
+    ]
 )
 SETTLED = ("evidence", "tags", "last_evidence_at", "embedder")
 
@@ -222,7 +237,7 @@ def test_no_verdict_loses_a_memory_or_moves_a_pinned_one(
 
 
 def test_a_verdict_holds_for_the_words_it_was_given_on(bank: Bank, clock: Clock) -> None:
-    a, b = told(bank, clock, "Users like the dark theme", "Most users dislike the dark theme")
+    a, b = told(bank, clock, "The API is public", "The API is private")
     asked: list[str] = []
 
     def judge(cases: Sequence[Case]) -> list[str]:
@@ -234,7 +249,7 @@ def test_a_verdict_holds_for_the_words_it_was_given_on(bank: Bank, clock: Clock)
     bank.maintain(judge=judge)
     assert len(asked) == 1
 
-    bank.revise(b, text="Users like the dark theme.")
+    bank.revise(b, text="The API is public.")
     bank.maintain(judge=judge)
     assert len(asked) == 1
     assert sorted(bank.get(i).status for i in (a, b)) == ["active", "merged"]
@@ -261,7 +276,7 @@ def test_what_waits_under_old_words_is_looked_at_anew(bank: Bank, clock: Clock) 
 
 
 def test_judgements_of_an_older_skep_still_count(bank: Bank, clock: Clock) -> None:
-    a, b = told(bank, clock, "I like tea", "I like coffee")
+    a, b = told(bank, clock, "The house drink is tea", "The house drink is coffee")
     old = {
         "older": a,
         "newer": b,
@@ -327,9 +342,8 @@ def test_rules_keep_what_is_told_of_a_series_of_things(bank: Bank, clock: Clock)
 
 
 def test_of_a_memory_that_is_like_many_others_only_the_surest_pairs_wait(bank: Bank, clock: Clock) -> None:
-    ids = told(
-        bank, clock, *(f"Customer {number} pays {10 + number * 7 % 40} euros a month" for number in range(40))
-    )
+    drinks = [f"{a}{b}sh" for a in "bcdfgklm" for b in "aeiou"]
+    ids = told(bank, clock, *(f"The house drink is {drink}" for drink in drinks))
     report = bank.maintain()
     waits = [memory_id for case in bank.pending_judgements() for memory_id in (case.older.id, case.newer.id)]
     assert 0 < max(waits.count(memory_id) for memory_id in ids) <= MOST_WAITING

@@ -15,10 +15,12 @@ import pytest
 pytest.importorskip("starlette", reason="the http extra is not installed")
 
 import uvicorn
+from click.testing import CliRunner
 from everything import build
 from mcp_wire import META
 
 from skep.bank.bank import Bank
+from skep.cli.clients import mcp
 from skep.errors import ConfigError
 from skep.server.mcp.http import (
     MAX_SESSIONS,
@@ -461,3 +463,12 @@ def test_a_recall_sent_after_a_remember_sees_it_before_that_is_answered(tmp_path
         server.close()
         banks.close()
     assert [f"drink{number}" in text for number, text in enumerate(texts)] == [True] * 5
+
+
+def test_a_token_variable_that_is_set_but_empty_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKEP_MCP_TOKEN", "")
+    for arguments in (["--http"], ["--http", "--token", ""]):
+        result = CliRunner().invoke(mcp, arguments)
+
+        assert isinstance(result.exception, ConfigError), result.output
+        assert "blank" in str(result.exception)

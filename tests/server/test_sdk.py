@@ -29,7 +29,7 @@ def test_the_python_client_lists_calls_reads_and_is_refused(mode: str, tmp_path:
         from mcp.shared.exceptions import MCPError
 
         async with client(tmp_path / "b.skep", mode) as one:
-            assert len((await one.list_tools()).tools) == 7
+            assert len((await one.list_tools()).tools) == 8
             assert "nothing found" in (await one.call_tool("recall", {"query": "tea"})).content[0].text
             stored = await one.call_tool("remember", {"text": "Ana likes tea"})
             known = re.findall(r"\[([^\]]+)\]", stored.content[0].text)[0]

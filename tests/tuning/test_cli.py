@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from skep.cli.tune import STEPS, group
+from skep.cli.tune import group
 
 from .conftest import Write
 
@@ -152,17 +152,6 @@ def test_autotune_writes_a_config_and_deploys_it_if_the_gate_lets_it(folder: Pat
     assert json.loads((folder / "configs/found.json").read_text())["note"]
 
 
-def test_figures_are_drawn_where_asked(folder: Path) -> None:
-    pytest.importorskip("matplotlib")
-    ok(folder, "index")
-    ok(folder, "deploy", "naive")
-    ok(folder, "history", "--plot", str(folder / "versions.svg"))
-    ok(folder, "compare", "naive", "filtered", "--plot", str(folder / "deltas.png"))
-    ok(folder, "query", "cancel a job", "--plot", str(folder / "scores.svg"))
-
-    assert all((folder / name).stat().st_size > 0 for name in ("versions.svg", "deltas.png", "scores.svg"))
-
-
 def test_every_command_also_speaks_to_people(folder: Path) -> None:
     for arguments in (
         ("index",),
@@ -194,13 +183,6 @@ def test_init_lays_out_the_example(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert (tmp_path / "new/documents/api/authentication.md").is_file()
     assert CliRunner().invoke(group, ["init", str(tmp_path / "new")]).exit_code == 1
-
-
-def test_the_demo_rises_step_by_step_to_no_distractors(tmp_path: Path) -> None:
-    result = CliRunner().invoke(group, ["demo", "--keep", str(tmp_path / "demo")])
-
-    assert result.exit_code == 0, result.output
-    assert all(f"{name}: " in result.output for name in STEPS)
 
 
 def test_every_command_has_help() -> None:

@@ -133,3 +133,16 @@ def test_progress_reaches_its_total(bank: Bank, workspace: Workspace) -> None:
     )
 
     assert steps[-1] == (11, 11)
+
+
+def test_a_field_comes_from_the_folder_where_the_document_does_not_state_it(
+    bank: Bank, folder: Path, write: Write
+) -> None:
+    fields = {"category": {"type": "keyword", "filterable": True, "from_folder": True}}
+    write("collections/kb.json", {"name": "kb", "folder": "guides", "fields": fields})
+    write("documents/guides/faqs/plain.md", "Reset the password in the console.")
+    write("documents/guides/faqs/own.md", "---\ncategory: legal\n---\nWe keep logs for a year.")
+    run(bank, folder)
+
+    assert "category:faqs" in indexed(bank, "kb")["guides/faqs/plain.md"].tags
+    assert "category:legal" in indexed(bank, "kb")["guides/faqs/own.md"].tags

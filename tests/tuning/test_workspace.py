@@ -11,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from skep.errors import did_you_mean
 from skep.tuning import workspace as workspace_module
 from skep.tuning.document_index import read_sources
-from skep.tuning.findings import CODES, RefusedError, did_you_mean
-from skep.tuning.schemas import COLLECTION, CONFIG, EVALS, check, config_schema
+from skep.tuning.findings import CODES, RefusedError
+from skep.tuning.schemas import check
+from skep.tuning.search_config import CONFIG, config_schema
 from skep.tuning.validate import check_files
-from skep.tuning.workspace import init, load
+from skep.tuning.workspace import COLLECTION, EVALS, init, load
 
 from .conftest import CONFIGS, Write
 from .conftest import EVALS as GOLDEN
@@ -320,4 +322,47 @@ def test_the_schemas_are_valid_json_schema_and_accept_the_example_configs() -> N
 
 
 def test_a_hint_lists_what_there_is_when_nothing_is_close() -> None:
-    assert did_you_mean("zzz", ["alpha", "beta"]) == "use one of: alpha, beta"
+    assert did_you_mean("zzz", ["alpha", "beta"]) == "known are alpha, beta"
+
+
+def test_json_may_have_comments_and_trailing_commas_as_in_tsconfig(folder: Path, write: Write) -> None:
+    write(
+        "configs/mine.json",
+        """{
+          // what this tries
+          "name": "mine", /* as the file
+             is called */
+          "note": "see https://example.org, // and so on",
+          "retrieval": {"top_k": 3,},
+        }""",
+    )
+    mine = load(folder).configs["mine"]
+
+    assert codes(folder) == []
+    assert (mine.retrieval.top_k, mine.note) == (3, "see https://example.org, // and so on")
+
+
+def test_a_mistake_after_a_comment_is_told_with_its_line(folder: Path, write: Write) -> None:
+    write("configs/bad.json", '{ // a\n "name": "bad",\n "note" 3}')
+    [found] = check_files(load(folder))
+
+    assert (found.code, found.what) == ("malformed-json", "expecting ':' delimiter at line 3, column 9")
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_an_eval_set_without_name_ids_and_splits_gets_them_and_says_so(
+    folder: Path, write: Write, as_list: bool
+) -> None:
+    kept = ("query", "relevant", "distractors")
+    queries = [{key: query[key] for key in kept} for query in GOLDEN["queries"]]
+    write("evals/golden.json", queries if as_list else {"queries": queries})
+    workspace = load(folder)
+    found = workspace.eval_set()
+
+    assert [finding.code for finding in check_files(workspace)] == ["made-up"]
+    assert (found.name, [query.id for query in found.queries]) == (
+        "golden",
+        [f"golden-{n}" for n in range(1, 5)],
+    )
+    assert [len(found.of(split)) for split in ("tune", "holdout")] == [2, 2]
+    assert load(folder).eval_set() == found

@@ -13,7 +13,6 @@ from skep.engine.engine import Engine
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.filters import Asking, Filter, checked_filter
 from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled, ScopeLike
-from skep.runtime import undisturbed
 from skep.semantics import find_conflicts as conflict_search
 from skep.text.terms import query_terms
 from skep.validation import (
@@ -289,7 +288,7 @@ class Reading(History):
         if as_of is not None:
             then = msgspec.structs.asdict(asking) | {"limit": asking.most(deployed), "reranker": reranker}
             return getattr(self.as_of(clean_time("as_of", as_of)), verb)(query, **then, **more)
-        told = asking.spelt(deployed, self._engine.embeddings.model)
+        told = asking.spelt(deployed, self._engine.embeddings.embedder.instant)
         question = None if told is None else self._questions.get(told)
         if question is None:
             question = self._question(asking, deployed)
@@ -318,10 +317,10 @@ class Reading(History):
     @property
     def _recall(self) -> Recaller:
         if self._recaller is None:
-            with undisturbed():
-                # while few frames are open: deeper, their memory is asked for and freed at every call
-                import skep.retrieval.pipeline  # noqa: F401  # pyright: ignore[reportUnusedImport]
-                from skep.recall.recaller import Recaller
+            # while few frames are open: deeper, their memory is asked for and freed at every call
+            import skep.retrieval.pipeline  # noqa: F401  # pyright: ignore[reportUnusedImport]
+            from skep.recall.recaller import Recaller
+
             self._recaller = Recaller(self._engine)
         return self._recaller
 

@@ -184,12 +184,13 @@ class Writing(Base):
         """
         clean_choice("on_conflict", on_conflict, ON_CONFLICT)
         clean_call("progress", progress)
-        from skep.runtime import uncollected
+        from skep.runtime import gc_paused
 
         checked: list[Item] = []
         rest = iter(clean_items(items))
         while some := list(islice(rest, BULK)):
-            uncollected(lambda some=some: self._check(some, on_conflict, checked))
+            with gc_paused():
+                self._check(some, on_conflict, checked)
         return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
 
     def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:

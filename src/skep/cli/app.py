@@ -1,6 +1,7 @@
-"""The command line: one file per group of commands, imported only when a command of it runs.
+"""The command line: the table of commands, and the options, opening and printing that they share.
 
-What the commands share: options, opening the bank, and printing.
+Each group of commands has a file of its own, imported only when a command of it runs. A command parses, makes one call
+of the library and prints. Called by `skep.__main__`; environment variables are read here and in `clients` alone.
 """
 
 from __future__ import annotations
@@ -22,52 +23,63 @@ from skep.config import Settings, bank_file
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
 from skep.model import Memory, Stage
-from skep.runtime import undisturbed
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    # name: (module:attribute, what it does)
-    "init": ("bank_file:init", "Create a bank for this project or for the user."),
-    "add": ("memories:add", "Remember a text, or one per line of standard input."),
-    "search": ("memories:search", "Print the memories that answer a question."),
-    "get": ("memories:get", "Print one memory."),
-    "list": ("memories:list_", "List memories, newest first."),
-    "revise": ("memories:revise", "Change a memory; its history is kept."),
-    "retract": ("memories:retract", "Take a memory back; restore brings it back."),
-    "restore": ("memories:restore", "Make a memory current again."),
-    "supersede": ("memories:supersede", "Say that one memory replaces another."),
-    "forget": ("memories:forget", "Erase memories for good."),
-    "link": ("memories:link", "Link two memories."),
-    "unlink": ("memories:unlink", "Remove links between two memories."),
-    "neighbors": ("memories:neighbors", "Show what a memory is linked to."),
-    "path": ("memories:path", "Show the fewest links between two memories."),
-    "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
-    "history": ("memories:history", "Show what happened to a memory, or last in the bank."),
-    "blame": ("memories:blame", "Show who last set each field of a memory."),
-    "undo": ("memories:undo", "Undo one event."),
-    "export": ("bank_file:export", "Write everything to a file of JSON lines."),
-    "import": ("bank_file:import_", "Take in an export, or another memory's files."),
-    "backup": ("bank_file:backup", "Copy the bank while it is in use."),
-    "status": ("bank_file:status", "Show counts, sizes and the embedder."),
-    "doctor": ("bank_file:doctor", "Look the bank over and say how to mend it."),
-    "reembed": ("bank_file:reembed", "Embed what waits, or switch to another model."),
-    "demo": ("demo:demo", "Fill a bank, recall, show a conflict and an explanation."),
-    "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
-    "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
-    "learn": ("maintain:learn", "Record how a task went and what was used."),
-    "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
-    "stats": ("maintain:stats", "Show what outcomes say about memories."),
-    "tune": ("tune:group", "Search configuration as code: measure, compare, deploy."),
-    "hive": ("hive:group", "Many banks that share."),
-    "sync": ("bank_file:sync_group", "Exchange events with another replica."),
-    "mcp": ("clients:mcp", "Serve the bank to an agent over MCP."),
-    "hook": ("clients:hook", "Run as a hook of a coding agent."),
-    "install": ("clients:install", "Add skep to an agent's configuration."),
-    "uninstall": ("clients:uninstall", "Take skep out of an agent's configuration."),
-    "redact": ("maintain:redact", "Show, try or set what is taken out before storing."),
-    "audit": ("clients:audit", "Report junk, duplicates and contradictions in a memory's files."),
-    "bench": ("bench:bench", "Measure on this machine."),
-    "completion": ("bank_file:completion", "Print the shell completion script."),
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    # heading: name: (module:attribute, what it does)
+    "Start": {
+        "init": ("bank_file:init", "Create a bank for this project or for the user."),
+        "demo": ("demo:demo", "Fill a bank, recall, show a conflict and an explanation."),
+        "install": ("clients:install", "Add skep to an agent's configuration."),
+        "uninstall": ("clients:uninstall", "Take skep out of an agent's configuration."),
+        "mcp": ("clients:mcp", "Serve the bank to an agent over MCP."),
+        "hook": ("clients:hook", "Run as a hook of a coding agent."),
+        "completion": ("bank_file:completion", "Print the shell completion script."),
+    },
+    "Memories": {
+        "add": ("memories:add", "Remember a text, or one per line of standard input."),
+        "search": ("memories:search", "Print the memories that answer a question."),
+        "get": ("memories:get", "Print one memory."),
+        "list": ("memories:list_", "List memories, newest first."),
+        "revise": ("memories:revise", "Change a memory; its history is kept."),
+        "retract": ("memories:retract", "Take a memory back; restore brings it back."),
+        "restore": ("memories:restore", "Make a memory current again."),
+        "supersede": ("memories:supersede", "Say that one memory replaces another."),
+        "forget": ("memories:forget", "Erase memories for good."),
+        "link": ("memories:link", "Link two memories."),
+        "unlink": ("memories:unlink", "Remove links between two memories."),
+        "neighbors": ("memories:neighbors", "Show what a memory is linked to."),
+        "path": ("memories:path", "Show the fewest links between two memories."),
+    },
+    "History": {
+        "history": ("memories:history", "Show what happened to a memory, or last in the bank."),
+        "blame": ("memories:blame", "Show who last set each field of a memory."),
+        "undo": ("memories:undo", "Undo one event."),
+    },
+    "Upkeep": {
+        "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
+        "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
+        "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
+        "learn": ("maintain:learn", "Record how a task went and what was used."),
+        "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
+        "stats": ("maintain:stats", "Show what outcomes say about memories."),
+        "redact": ("maintain:redact", "Show, try or set what is taken out before storing."),
+        "tune": ("tune:group", "Search configuration as code: measure, compare, deploy."),
+    },
+    "The file": {
+        "status": ("bank_file:status", "Show counts, sizes and the embedder."),
+        "doctor": ("bank_file:doctor", "Look the bank over and say how to mend it."),
+        "backup": ("bank_file:backup", "Copy the bank while it is in use."),
+        "export": ("bank_file:export", "Write everything to a file of JSON lines."),
+        "import": ("bank_file:import_", "Take in an export, or another memory's files."),
+        "audit": ("clients:audit", "Report junk, duplicates and contradictions in a memory's files."),
+        "reembed": ("bank_file:reembed", "Embed what waits, or switch to another model."),
+    },
+    "Sharing": {
+        "sync": ("bank_file:sync_group", "Exchange events with another replica."),
+        "hive": ("hive:group", "Many banks that share."),
+    },
 }
+COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
 
 
 MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "maintain", "remove": "forget"} | {
@@ -75,6 +87,15 @@ MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "mainta
     "as-of": "search --as-of", "as_of": "search --as-of", "serve": "mcp",
 }  # fmt: skip
 """What people type, after Python's verbs or other tools, and the command that does it."""
+
+
+EXIT_CODES = (
+    ("0", "Done, also when nothing was found: standard error says why."),
+    ("1", "Refused or failed; standard error says what to do. Also: there are findings or differences."),
+    ("2", "The command line is wrong."),
+    ("75", "Another maintenance run is at work; try again later."),
+    ("130", "Stopped."),
+)
 
 
 class LazyGroup(click.Group):
@@ -89,8 +110,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        with undisturbed():
-            return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
+        return getattr(importlib.import_module(f"skep.cli.{module}"), attribute)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -105,10 +125,13 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The names with what they do, without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The names with what they do, in groups, without importing any; then the exit codes."""
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, about) for name, (_, about) in commands.items()], col_max=12)
+        with formatter.section("Exit codes"):
+            formatter.write_dl(EXIT_CODES, col_max=12)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -205,7 +228,7 @@ def common(command: F) -> F:
 
 
 def scope_options(command: F) -> F:
-    """Whom memories are for."""
+    """`--user`, `--project` and `--session`: the scope of memories."""
     for name in ("session", "project", "user"):
         command = click.option(f"--{name}", help=f"The {name} of the scope.")(command)
     return command
@@ -236,13 +259,13 @@ def outer_bank() -> str | None:
 
 
 def bank_exists(bank_path: str | None) -> bool:
-    """Whether the bank a command would work on is there already."""
+    """True if the bank of a command is there already."""
     named = outer_bank() if bank_path is None else bank_path
     return os.path.exists(bank_file(named, os.environ, os.getcwd()))
 
 
 def opener() -> Opener:
-    """How the embedders of banks are opened here: with the keys and addresses of the environment."""
+    """The opener of embedders, with the keys and addresses of the environment."""
     return from_environment(os.environ)
 
 
@@ -273,7 +296,7 @@ JOINED = {"contradiction": "contradiction with", "duplicate": "duplicate of", "u
 
 
 def stage_line(stage: Stage) -> str:
-    """What one stage of a recall did, on one line."""
+    """One stage of a recall on one line."""
     return f"{stage.name}: kept {stage.kept}, cut {stage.cut}" + (f" ({stage.note})" if stage.note else "")
 
 

@@ -1,7 +1,4 @@
-"""Commands about the bank as a whole: init, export, import, backup, status, doctor, reembed, completion.
-
-`skep sync`: exchange events with another replica, directly or through files.
-"""
+"""Commands about the bank as a whole: init, export, import, backup, status, doctor, reembed, sync, completion."""
 
 from __future__ import annotations
 
@@ -101,11 +98,12 @@ def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> No
 @common
 def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
     """Take in PATH: a skep export, or the files of another memory."""
-    from skep.cli.clients import import_read, is_export, read_foreign
+    from skep.integrations.importers.chats import is_export
+    from skep.integrations.importers.registry import import_items, read
 
     if dry_run and not bank_exists(bank_path):
         bank_path = MEMORY  # looking on creates nothing
-    if source is None and is_export(path):
+    if source is None and is_export(Path(path)):
         with open_bank(bank_path) as bank, progress_bar("importing") as progress:
             if dry_run:
                 report = bank.import_preview(path)
@@ -113,9 +111,11 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
                 applied = bank.import_(path, progress=progress)
                 report = {"new": applied.new, "known": applied.known, "held": len(applied.held)}
     else:
-        name, items = read_foreign(path, source)
+        chosen, found = read(Path(path).expanduser(), source)
+        items = list(found)  # to the end, before a bank is touched
         with open_bank(bank_path) as bank, progress_bar("importing") as progress:
-            report = import_read(bank, name, items, dry_run=dry_run, progress=progress)
+            done = import_items(bank, items, dry_run=dry_run, progress=progress)
+        report = {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
     if as_json:
         print_json(report)
     else:

@@ -1,12 +1,6 @@
-"""`skep install` and `skep uninstall`: a place in a client's configuration.
+"""Commands for agents' clients: install, uninstall, hook, mcp; and audit, for other memories.
 
-What `skep import` does with the files of other memories.
-
-`skep hook`: what a coding agent runs before a prompt and after an answer.
-
-`skep audit`: what is wrong with a memory's files.
-
-`skep mcp`: the bank as a server for agents.
+Files are written by `integrations`, requests served by `server`; the environment is read here.
 """
 
 from __future__ import annotations
@@ -17,9 +11,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -39,11 +31,6 @@ from skep.integrations.clients import (
     write,
 )
 from skep.server.mcp.start import PROFILE_NAMES
-
-if TYPE_CHECKING:
-    from skep.bank.bank import Bank
-    from skep.integrations.importers.item import Item
-
 
 NAMES = click.Choice([one.name for one in CLIENTS])
 
@@ -142,61 +129,6 @@ def _advise(chosen: Client, command: str | None, absolute: bool) -> None:
     click.echo(chosen.after)
     if command is None and not absolute and shutil.which("skep") is None:
         click.echo("skep is not on PATH; install it there, or use --absolute or --command", err=True)
-
-
-MARK = b'"skep-bank"'
-
-
-def is_export(path: str) -> bool:
-    """Whether a file is an export of a bank, by its first line."""
-    file = Path(path)
-    if not file.is_file():
-        return False
-    with file.open("rb") as stream:
-        return MARK in stream.readline(4096)
-
-
-def read_foreign(path: str, source: str | None) -> tuple[str, list[Item]]:
-    """What a file was taken for, and everything in it; read to its end before a bank is touched."""
-    from skep.integrations.importers.registry import read
-
-    chosen, items = read(Path(path).expanduser(), source)
-    return chosen.name, list(items)
-
-
-def import_foreign(
-    bank: Bank,
-    path: str,
-    source: str | None,
-    *,
-    dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """Take in the files of another memory; what was taken in before is left as it is.
-
-    Args:
-        bank: Where to.
-        path: A file or a folder.
-        source: What it is; guessed when not given.
-        dry_run: Only count.
-        progress: Called with how many are done, and of how many.
-    """
-    return import_read(bank, *read_foreign(path, source), dry_run=dry_run, progress=progress)
-
-
-def import_read(
-    bank: Bank,
-    name: str,
-    items: list[Item],
-    *,
-    dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """The same for what is read already."""
-    from skep.integrations.importers.registry import import_items
-
-    done = import_items(bank, items, dry_run=dry_run, progress=progress)
-    return {"from": name, "new": done.new, "known": done.known, "links": done.links}
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})

@@ -13,7 +13,6 @@ import click
 from skep.cli.app import json_option, memory_line, print_json, when
 
 if TYPE_CHECKING:
-    from skep.cli.demo import DemoReport
     from skep.hive.controller import Change, Controller
     from skep.hive.hive import Hive
 
@@ -313,50 +312,3 @@ def repair(path: str, as_json: bool) -> None:
         click.echo(f"not reached: {', '.join(done.missing)}; repair again when they are back")
     for event, fault in list(done.refused.items())[:5]:
         click.echo(f"  refused {event}: {fault}")
-
-
-@group.command()
-@click.option("--agents", default=20, show_default=True, help="How many agents.")
-@click.option("--facts", default=200, show_default=True, help="How many facts the story has.")
-@click.option("--seed", default=7, show_default=True, help="Decides the story and who learns what.")
-@click.option("--svg", type=click.Path(), help="Also write the convergence plot to this file.")
-@json_option
-def demo(agents: int, facts: int, seed: int, svg: str | None, as_json: bool) -> None:
-    """Let agents learn disjoint parts of a story in three topologies, and ask each everything."""
-    from skep.cli.demo import curve_svg, run_demo
-
-    quiet = as_json or None
-    report = run_demo(
-        agents=agents,
-        facts=facts,
-        seed=seed,
-        progress=None if quiet else lambda line: click.echo(line, err=True),
-    )
-    if svg is not None:
-        shares = [one.convergence for one in report.rounds]
-        title = f"What {agents} hives know in common"
-        Path(svg).write_text(
-            curve_svg(shares, title=title, x="round of gossip", y="known to all"), encoding="utf-8"
-        )
-    if as_json:
-        print_json(report)
-    else:
-        _show_demo(report)
-
-
-def _show_demo(report: DemoReport) -> None:
-    from skep.cli.demo import bars, curve
-
-    click.echo(f"\n{report.agents} agents, {report.facts} facts, each known to one agent at first")
-    click.echo("\nquestions answered (the fact was among the first five)")
-    for line in bars({one.topology: one.recall for one in report.outcomes}, most=1.0):
-        click.echo(f"  {line}")
-    click.echo("\nwhat a question cost")
-    click.echo(f"  {'':<10} {'members asked':>14} {'candidates':>11} {'CPU ms':>8}")
-    for one in report.outcomes:
-        sent = f"{one.candidates:.0f}" if one.candidates else "-"
-        click.echo(f"  {one.topology:<10} {one.members_asked:>14.0f} {sent:>11} {one.cpu_ms:>8.1f}")
-    rounds = report.rounds
-    click.echo(f"\ngossip: share known to all, per round ({sum(r.bytes for r in rounds):,} bytes in all)")
-    for line in curve([one.convergence for one in rounds]):
-        click.echo(f"  {line}")

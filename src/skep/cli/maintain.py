@@ -1,11 +1,4 @@
-"""`skep maintain`: keep the bank clean, once or again and again.
-
-`skep judge`: what rules could not decide, by hand.
-
-`skep redact`: what is taken out of a text before it is stored.
-
-Commands about outcomes: learn, recommend, stats.
-"""
+"""Commands of upkeep: maintain, judge, redact; and of outcomes: learn, recommend, stats."""
 
 from __future__ import annotations
 
@@ -220,7 +213,7 @@ def _distiller(words: list[str] | None, model: Endpoint | None, config: Maintain
 def _endpoint(
     kind: type[Kind], job: str, url: str | None, model: str | None, key: str | None, price: float
 ) -> Kind | None:
-    """What stands behind --JOB-url, if that is given."""
+    """The endpoint of --JOB-url, if that is given."""
     if url is None:
         if model is not None or price:
             raise click.UsageError(f"--{job}-model and --{job}-price belong to --{job}-url; add it")

@@ -1,9 +1,4 @@
-"""Commands about memories: add, search, get, list, revise, retract, restore, supersede, forget, conflicts.
-
-Commands about links.
-
-Commands about the log: history, blame, undo.
-"""
+"""Commands about memories, their links and the event log: add, search, revise, link, history, undo and the like."""
 
 from __future__ import annotations
 
@@ -169,7 +164,7 @@ def _told_where_it_stopped(progress: Progress) -> Generator[Progress]:
 
 @contextlib.contextmanager
 def _told_which_line(numbers: list[int]) -> Generator[None]:
-    """What is wrong with an item is said of the line it stands on."""
+    """Errors about an item name the line it stands on."""
     try:
         yield
     except InvalidInputError as error:
@@ -450,7 +445,7 @@ def forget(
 @click.option(
     "--threshold",
     type=float,
-    default=0.80,
+    default=0.3,
     show_default=True,
     help="How near by meaning two must be to be compared, 0 to 1; those that share most words always are.",
 )

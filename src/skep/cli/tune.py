@@ -1,16 +1,10 @@
-"""Commands that tune search: a workspace of files, measured, compared and deployed through a gate.
-
-The example, run from start to end: naive, filtered, dynamic-k, each through the gate.
-
-What an agent needs to know to tune by itself, through files and the command line.
-"""
+"""`skep tune`: search configuration as files, measured, compared and deployed through a gate."""
 
 from __future__ import annotations
 
 import contextlib
 import getpass
 import sys
-import tempfile
 from collections.abc import Callable, Generator
 from functools import wraps
 from pathlib import Path
@@ -20,19 +14,14 @@ import click
 import msgspec
 
 from skep.cli.app import json_option, opener, print_json, progress_bar
-from skep.tuning import deploy as deploy_module
 from skep.tuning import tuning_report
 from skep.tuning.deploy import BANK, index_workspace, judge
-from skep.tuning.deploy import deploy as deploy_deploy
-from skep.tuning.deploy import opened as opened_session
-from skep.tuning.evaluate import Evaluation
-from skep.tuning.tuning_report import table
-from skep.tuning.workspace import init as init_layout
 
 if TYPE_CHECKING:
     import numpy as np
 
     from skep.bank.bank import Bank
+    from skep.tuning.evaluate import Evaluation
     from skep.tuning.workspace import EvalSet, Split, Workspace
 
 
@@ -233,13 +222,11 @@ def validate(
 @click.argument("text")
 @click.option("--config", "name", help="The config; default: what is deployed.")
 @click.option("--curve", is_flag=True, help="Draw the scores and where the answer was cut.")
-@click.option("--plot", type=click.Path(), help="Draw them as SVG or PNG.")
 @workspace_options
 def query(
     text: str,
     name: str | None,
     curve: bool,
-    plot: str | None,
     folder: str,
     bank_path: str | None,
     as_json: bool,
@@ -253,10 +240,6 @@ def query(
         deployed = current.config if current else None
         config = deployed if name is None and deployed is not None else workspace.config(name or "naive")
         answer = look(Searcher(bank), text, config)
-    if plot:
-        from skep.tuning.tuning_report import save_figure, scores_figure
-
-        save_figure(scores_figure(text, answer.curve, len(answer.results)), Path(plot))
     print_json(answer) if as_json else click.echo(tuning_report.looked(answer, curve=curve))
 
 
@@ -280,14 +263,12 @@ def evaluate(
 @click.argument("after")
 @split_option
 @evals_option
-@click.option("--plot", type=click.Path(), help="Also draw the deltas as SVG or PNG.")
 @workspace_options
 def compare(
     before: str,
     after: str,
     split: str,
     evals_name: str | None,
-    plot: str | None,
     folder: str,
     bank_path: str | None,
     as_json: bool,
@@ -300,10 +281,6 @@ def compare(
         results = [measure(workspace, bank, name, eval_set, split) for name in (before, after)]
         configs = (workspace.config(before), workspace.config(after))
     result = put_side_by_side(results[0], results[1], configs=configs, rng=rng())
-    if plot:
-        from skep.tuning.tuning_report import deltas_figure, save_figure
-
-        save_figure(deltas_figure(result), Path(plot))
     if as_json:
         raw = msgspec.to_builtins(result)
         print_json({**raw, "wins": result.wins, "losses": result.losses, "verdict": result.verdict()})
@@ -365,18 +342,13 @@ def rollback(
 
 
 @group.command()
-@click.option("--plot", type=click.Path(), help="Also draw nUDCG over versions as SVG or PNG.")
 @workspace_options
-def history(plot: str | None, folder: str, bank_path: str | None, as_json: bool) -> None:
+def history(folder: str, bank_path: str | None, as_json: bool) -> None:
     """Show every version: who, why, and how it did."""
     from skep.tuning import deploy
 
     with opened(folder, bank_path) as (_workspace, bank):
         found, current = deploy.history(bank), deploy.active(bank)
-    if plot:
-        from skep.tuning.tuning_report import save_figure, versions_figure
-
-        save_figure(versions_figure(found), Path(plot))
     active = current.number if current else None
     print_json({"active": active, "versions": found}) if as_json else click.echo(
         tuning_report.history(found, active)
@@ -487,60 +459,6 @@ def guide(as_json: bool) -> None:
     """Print what an agent needs to know to tune by itself."""
 
     print_json({"guide": GUIDE}) if as_json else click.echo(GUIDE, nl=False)
-
-
-@group.command()
-@click.option("--keep", type=click.Path(), help="Keep the workspace in this folder.")
-@json_option
-def demo(keep: str | None, as_json: bool) -> None:
-    """Run the example: naive, then filtered, then dynamic-k."""
-
-    results = run(
-        Path(keep) if keep else None, rng=rng(), say=(lambda _line: None) if as_json else click.echo
-    )
-    if as_json:
-        print_json({result.config: result.overall for result in results})
-
-
-STEPS = ("naive", "filtered", "dynamic-k")
-
-
-def run(folder: Path | None, *, rng: np.random.Generator, say: Callable[[str], None]) -> list[Evaluation]:
-    """Lay out the example, index it, and deploy its three configs one after the other.
-
-    Args:
-        folder: Where to keep the workspace; None uses a temporary folder.
-        rng: For confidence intervals.
-        say: Prints a line.
-    """
-    if folder is None:
-        with tempfile.TemporaryDirectory() as temporary:
-            return run(Path(temporary) / "workspace", rng=rng, say=say)
-    init_layout(folder, example=True)
-    results: list[Evaluation] = []
-    with opened_session(folder, folder / BANK, create=True) as (workspace, bank):
-        for report in index_workspace(workspace, bank):
-            say(tuning_report.index_report(report))
-        for name in STEPS:
-            config = workspace.config(name)
-            verdict = judge(workspace, bank, config, workspace.eval_set(), rng=rng)
-            version = deploy_deploy(workspace, bank, verdict, author="demo", reason=config.note)
-            say(
-                f"\n{name}: {config.note}\n{tuning_report.judgement(verdict)}\ndeployed as version {version.number}"
-            )
-            results.append(verdict.candidate)
-        say("\n" + tuning_report.history(deploy_module.history(bank), len(STEPS)))
-    rows = [
-        (
-            result.config,
-            f"{result.overall.nudcg:.3f}",
-            str(result.overall.distractors),
-            f"{result.overall.precision:.3f}",
-        )
-        for result in results
-    ]
-    say("\n" + table(("holdout", "nUDCG", "distractors", "precision"), rows))
-    return results
 
 
 GUIDE = """\

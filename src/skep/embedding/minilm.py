@@ -21,7 +21,6 @@ import msgspec
 from skep import runtime
 from skep.embedding.calibration import Calibration
 from skep.errors import EmbedderUnavailableError
-from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -328,8 +327,7 @@ def _draft_map(folder: str, inputs: int) -> Floats:
 @lru_cache(maxsize=2)
 def _model(folder: str) -> _Model:
     """The weights of a folder, kept for as long as the process lives: several banks share them."""
-    with undisturbed():
-        import numpy as np
+    import numpy as np
 
     path = os.path.join(folder, "minilm.bin")
     try:

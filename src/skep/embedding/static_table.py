@@ -18,7 +18,6 @@ import msgspec
 from skep.embedding.calibration import Calibration
 from skep.embedding.wordpiece import WordPiece, split_words
 from skep.errors import ConfigError, EmbedderUnavailableError
-from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,8 +89,7 @@ class StaticEmbedder:
         """Row scales and int8 rows, mapped from the file."""
         import mmap
 
-        with undisturbed():
-            import numpy as np
+        import numpy as np
 
         with open(self._path("static.bin"), "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

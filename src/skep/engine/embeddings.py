@@ -212,7 +212,10 @@ class Embeddings:
 
     @property
     def model(self) -> bool:
-        """True where a model made the vectors that answer now, and not a table of words: its cosines weigh more."""
+        """True where a model made the vectors that answer now, and not a table of words: its cosines weigh more.
+
+        It asks the store for the active space: call it inside a snapshot, where that costs nothing.
+        """
         space = self.store.active_space()
         embedder = self.for_space(space) if space is not None else None
         return not (embedder or self.embedder).instant

@@ -22,7 +22,6 @@ from skep.engine.embeddings import Embeddings
 from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError, SkepError
 from skep.events import mentioned, voided
 from skep.model import Event, Memory, Receipt
-from skep.runtime import undisturbed
 from skep.storage.event_log import Log, scrubbed_body
 from skep.storage.sqlite_store import Plan, SqliteStore
 from skep.validation import clean_id
@@ -166,8 +165,7 @@ class Engine:
         return self._index
 
     def _opened(self) -> SegmentIndex:
-        with undisturbed():
-            from skep.index.index import SegmentIndex
+        from skep.index.index import SegmentIndex
 
         return SegmentIndex(
             self.index_folder,

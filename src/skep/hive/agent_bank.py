@@ -1,15 +1,16 @@
-"""What an agent holds: an object with all of `Bank`'s methods, whatever hive is behind it.
+"""AgentBank: what an agent holds. It has the methods of a bank, whatever hive is behind it.
 
-Reading asks the hive. Writing goes to the agent's home bank; new memories pass the gateway first, and every
-change is then sent to all members that hold a copy. What the gateway rejects stays with its author, in a
-private bank.
+Reading asks the hive. Writing goes to the agent's home bank; new memories pass the gateway first, and every change is
+then sent to all members that hold a copy. What the gateway rejects stays with its author, in a private bank. It
+implements `MemoryBank` by delegation: to the home bank, to the members, and to `Figures` for what is counted over the
+whole hive.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -19,24 +20,52 @@ from skep.bank.read import Page
 from skep.bank.write import ON_CONFLICT, clean_items, fields_of
 from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import subjects_of
-from skep.filters import Filter
+from skep.filters import Filter, checked_filter
 from skep.hive.gateway import Decision
-from skep.hive.hive_recall import HiveRecaller
-from skep.hive.hive_statistics import Wholly
+from skep.hive.hive_recall import Answer, HiveRecaller
+from skep.hive.hive_statistics import Figures, HiveStatus, Sees
 from skep.hive.traces import tracer
-from skep.model import Conflict, Event, Graph, Link, Memory, OnConflict, Receipt, Remembered
+from skep.model import (
+    Conflict,
+    Event,
+    Graph,
+    Hit,
+    Link,
+    Memory,
+    OnConflict,
+    Outcome,
+    Ranked,
+    Receipt,
+    Remembered,
+    ScopeLike,
+)
+from skep.recall.recaller import Recaller
 from skep.replication.signatures import REGISTERS, acting
 from skep.semantics import link_graph
 from skep.semantics.conflict_policy import draft as drafted
 from skep.semantics.find_conflicts import refused, repeats, replaces
-from skep.validation import Time, clean_call, clean_choice, clean_id, clean_ids
+from skep.validation import (
+    Time,
+    clean_call,
+    clean_choice,
+    clean_count,
+    clean_id,
+    clean_ids,
+    clean_text,
+    clean_time,
+)
 
 if TYPE_CHECKING:
+    from os import PathLike
+
+    from skep.bank.memory_bank import MemoryBank
     from skep.engine.embeddings import Progress
+    from skep.engine.engine import Engine
     from skep.hive.hive import Hive
-    from skep.lifecycle.learn import Learned
+    from skep.lifecycle.judge import Case
+    from skep.lifecycle.learn import Effect, Learned, Recommendation
     from skep.lifecycle.maintenance_run import MaintainReport
-    from skep.recall.recaller import Recaller
+    from skep.recall.memory_stream import Stream
     from skep.semantics.conflict_policy import Item
 
 
@@ -45,7 +74,7 @@ REPLACES = {"supersede": ("old",), "merge": ("loser", "winner")}
 
 
 class Promoted(Remembered, frozen=True, kw_only=True):
-    """What became of a memory: in the hive, waiting for review, or kept by its author alone."""
+    """The fate of a new memory: in the hive, waiting for review, or kept by its author alone."""
 
     decision: Decision
     copies: int = 0
@@ -53,7 +82,7 @@ class Promoted(Remembered, frozen=True, kw_only=True):
 
 
 class _Draft(NamedTuple):
-    """What an agent is about to write."""
+    """A memory that an agent is about to write."""
 
     memory: Memory
     """As the gateway sees it."""
@@ -63,41 +92,59 @@ class _Draft(NamedTuple):
     """The same, checked, with what to do about conflicts."""
 
 
-class AgentBank(Wholly):
+class AgentBank:
     """One agent's view of a hive. Closing it leaves the hive open."""
 
     def __init__(self, hive: Hive, name: str) -> None:
         self.name = name
         self.hive = hive
         self.home = hive.member_of(name)
-        super().__init__(self.home.bank.engine)
-        self._own: Bank | None = hive.private_of(name)
-        self._asker: tuple[Bank | None, bool, Recaller] | None = None
+        self.private: Bank | None = hive.members.private_of(name)
+        """The bank that only this agent sees; None while nothing was rejected."""
+        self._asker: tuple[bool, Bank] | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The parts of the home bank, for the rooms built on top of it."""
+        return self.home.bank.engine
+
+    @property
+    def actor(self) -> str:
+        """The name under which the home bank writes to the log."""
+        return self.home.bank.actor
 
     def close(self) -> None:
         """Let go of the hive; it stays open."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
-
-    @property
-    def private(self) -> Bank | None:
-        """What only this agent knows; None while there is nothing."""
-        return self._own
+        if self.private is not None:
+            self.private.close()
+            self.private = None
 
     def _private(self) -> Bank:
-        if self._own is None:
-            self._own = self.hive.private_of(self.name, create=True)
-        return self._own  # type: ignore[return-value]
+        """The private bank, made when the first memory is rejected."""
+        if self.private is None:
+            self.private = self.hive.members.private_of(self.name, create=True)
+        assert self.private is not None
+        return self.private
 
     @property
-    def _recall(self) -> Recaller:
-        alone = self._own is None and self.hive.plain
-        if self._asker is None or self._asker[0] is not self._own or self._asker[1] != alone:
-            asking = self.hive.asking(self._own)
-            fresh = HiveRecaller(self._engine, asking, super()._recall if alone else None)
-            self._asker = (self._own, alone, fresh)
-        return self._asker[2]
+    def alone(self) -> bool:
+        """True if the home bank holds all that this agent may see."""
+        return self.private is None and self.hive.plain
+
+    @property
+    def _reader(self) -> Bank:
+        """The home bank with a recaller that asks the whole hive."""
+        if self._asker is None or self._asker[0] != self.alone:
+            engine = self.engine
+            asking = self.hive.asking(lambda: self.private)
+            reader = Bank(engine)
+            reader._recaller = HiveRecaller(engine, asking, Recaller(engine) if self.alone else None)  # pyright: ignore[reportPrivateUsage]
+            self._asker = (self.alone, reader)
+        return self._asker[1]
+
+    @property
+    def _figures(self) -> Figures:
+        return Figures(self.hive, self)
 
     # Writing
 
@@ -116,10 +163,9 @@ class AgentBank(Wholly):
     def _remembered(self, new: _Draft) -> Promoted:
         """Do with a draft what its policy and the gateway say."""
         draft, given, item = new
-        on_conflict, contradiction_fn = item.on_conflict, item.contradiction_fn
+        on_conflict = item.on_conflict
         with tracer.span("hive.remember", agent=self.name) as span, acting(self.name):
-            checked = on_conflict != "ignore" or self.hive.policy.contradiction != "allow"
-            opposed = self._conflicts(draft, contradiction_fn) if checked else ()
+            opposed = self._conflicts(item, draft)
             conflicts = () if on_conflict == "ignore" else opposed
             if on_conflict == "raise" and (serious := refused(conflicts)):
                 raise ConflictError(draft.text, serious)
@@ -128,10 +174,9 @@ class AgentBank(Wholly):
             ]  # nothing else is replaced or confirmed
             repeated = next((c.existing for c in mine if c.kind == "duplicate"), None)
             surely = next((c.existing for c in mine if repeats(c, draft)), None)
-            if surely is not None and on_conflict == "supersede":
-                return self._confirmed(surely, conflicts, item.redactions)
-            if on_conflict in ("ignore", "supersede"):  # an agent's own word, but not against confirmed ones
-                opposed = tuple(c for c in opposed if c.existing.confirmations > 0)
+            same = surely if on_conflict == "supersede" else self._said_by_another(draft, opposed)
+            if same is not None:
+                return self._confirmed(same, conflicts, item.redactions)
             decision = self.hive.gateway.judge(draft, opposed)
             span.note(verdict=decision.verdict)
             memory, copies = self._store(given, decision)
@@ -152,7 +197,7 @@ class AgentBank(Wholly):
         )
 
     def _draft(self, fields: Mapping[str, Any], on_conflict: str) -> _Draft:
-        """What an agent says, checked."""
+        """Check the arguments of `remember`, and make the draft."""
         author = fields.get("agent") or self.name
         if author != self.name:
             raise InvalidInputError(
@@ -164,15 +209,24 @@ class AgentBank(Wholly):
         if ttl is not None and "ttl" not in given:
             given["ttl"] = ttl
         given["agent"] = self.name
-        item = self._item(given, on_conflict)
-        draft = drafted(item.body, self._engine.now())
+        item = self.home.bank._item(given, on_conflict)  # pyright: ignore[reportPrivateUsage]
+        draft = drafted(item.body, self.engine.now())
         given = {key: value for key, value in given.items() if key not in ("contradiction_fn", "on_conflict")}
         return _Draft(msgspec.structs.replace(draft, evidence=tuple(draft.evidence)), given, item)
 
-    def _conflicts(
-        self, draft: Memory, contradiction_fn: Callable[[Memory, Memory], bool] | None
-    ) -> tuple[Conflict, ...]:
-        return self.hive.conflicts(draft, self._filter(kind=draft.kind), contradiction_fn)
+    def _conflicts(self, item: Item, draft: Memory) -> tuple[Conflict, ...]:
+        """Memories of the hive that a draft contradicts or repeats; looked for unless nobody would act on them."""
+        if item.on_conflict == "ignore" and self.hive.policy.contradiction == "allow":
+            return ()
+        return self.hive.conflicts(draft, self.filter(kind=draft.kind), item.contradiction_fn)
+
+    def _said_by_another(self, draft: Memory, conflicts: Iterable[Conflict]) -> Memory | None:
+        """The memory in which another agent says exactly the same: one content is one memory with several witnesses."""
+        for conflict in conflicts:
+            known = conflict.existing
+            if known.agent != self.name and known.scope == draft.scope and _said(known) == _said(draft):
+                return known
+        return None
 
     def _confirmed(
         self, existing: Memory, conflicts: tuple[Conflict, ...], redactions: tuple[str, ...]
@@ -187,13 +241,13 @@ class AgentBank(Wholly):
         if decision.verdict == "rejected":
             return self._private().remember(**given, on_conflict="ignore").memory, 0
         bank = self.home.bank
-        self.hive.adopt(self.home, given.get("evidence", ()))
+        self.hive.members.adopt(self.home, given.get("evidence", ()))
         if decision.verdict == "quarantined":
             with bank.engine.transaction():  # never to be seen before it is set aside
                 memory = bank.remember(**given, on_conflict="ignore").memory
                 return bank.mark(memory.id, "quarantined", "; ".join(decision.reasons)), 0
         memory = bank.remember(**given, on_conflict="ignore").memory
-        copies = self.hive.promote(
+        copies = self.hive.placement.promote(
             self.home, [memory], broadcast={memory.id} if decision.broadcast else set()
         )
         return memory, copies
@@ -217,14 +271,22 @@ class AgentBank(Wholly):
                 raise
         if any(draft.item.on_conflict != "ignore" for draft in drafts):
             return [self._remembered(draft) for draft in drafts]
-        decisions = [self.hive.gateway.judge(draft.memory) for draft in drafts]
-        judged = list(zip(drafts, decisions, strict=True))
+        witnessed: dict[int, Promoted] = {}
+        judged: list[tuple[_Draft, Decision]] = []
+        with acting(self.name):
+            for number, draft in enumerate(drafts):
+                opposed = self._conflicts(draft.item, draft.memory)
+                same = self._said_by_another(draft.memory, opposed)
+                if same is not None:
+                    witnessed[number] = self._confirmed(same, (), draft.item.redactions)
+                else:
+                    judged.append((draft, self.hive.gateway.judge(draft.memory, opposed)))
         shared = [draft.given for draft, d in judged if d.verdict != "rejected"]
         own = [draft.given for draft, d in judged if d.verdict == "rejected"]
         sources = dict.fromkeys(name for given in shared for name in given.get("evidence", ()))
         with acting(self.name):
-            self.hive.adopt(self.home, sources)
-            doubtful = any(decision.verdict == "quarantined" for decision in decisions)
+            self.hive.members.adopt(self.home, sources)
+            doubtful = any(d.verdict == "quarantined" for _, d in judged)
             with self.home.bank.engine.transaction() if doubtful else contextlib.nullcontext():
                 stored = iter(self.home.bank.remember_many(shared, progress=progress) if shared else ())
                 kept = iter(self._private().remember_many(own) if own else ())
@@ -241,8 +303,12 @@ class AgentBank(Wholly):
                         self.home.bank.mark(one.memory.id, "quarantined", "; ".join(one.decision.reasons))
             good = [one for one in done if one.decision.verdict == "promoted"]
             broadcast = {one.memory.id for one in good if one.decision.broadcast}
-            self.hive.promote(self.home, [one.memory for one in good], broadcast=broadcast)
-        return list(done)
+            self.hive.placement.promote(self.home, [one.memory for one in good], broadcast=broadcast)
+        stored_in_turn = iter(done)
+        return [
+            witnessed[number] if number in witnessed else next(stored_in_turn)
+            for number in range(len(drafts))
+        ]
 
     # Changing what is there, wherever it is
 
@@ -260,14 +326,14 @@ class AgentBank(Wholly):
         before = log.last_seq()
         with acting(self.name):
             yield bank
-        if bank is not self._own:
-            self.hive.spread(self.home, list(log.after(before)))
+        if bank is not self.private:
+            self.hive.placement.spread(self.home, list(log.after(before)))
 
     def _holding(self, *memory_ids: str, **named: str) -> Bank:
         ids = (*memory_ids, *(clean_id(each, field) for field, each in named.items()))
-        if self._own is not None and ids and all(_holds(self._own, i) for i in ids):
-            return self._own
-        self.hive.adopt(self.home, ids)
+        if self.private is not None and ids and all(_holds(self.private, i) for i in ids):
+            return self.private
+        self.hive.members.adopt(self.home, ids)
         return self.home.bank
 
     def _adopt_replaced(self, memory_ids: Sequence[str]) -> None:
@@ -277,7 +343,9 @@ class AgentBank(Wholly):
             for event in self.home.events_of(memory_ids)
             for end in REPLACES.get(event.kind, ())
         ]
-        self.hive.adopt(self.home, dict.fromkeys(name for name in named if name not in (None, *memory_ids)))
+        self.hive.members.adopt(
+            self.home, dict.fromkeys(name for name in named if name not in (None, *memory_ids))
+        )
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
         """Change fields of a memory; every copy follows."""
@@ -291,7 +359,7 @@ class AgentBank(Wholly):
 
     def restore(self, memory_id: str, reason: str | None = None) -> Memory:
         """Make a memory current again, everywhere."""
-        if self._holding(memory_id=memory_id) is not self._own:
+        if self._holding(memory_id=memory_id) is not self.private:
             self._adopt_replaced((memory_id,))
         with self._reaching(memory_id=memory_id) as bank:
             return bank.restore(memory_id, reason)
@@ -333,7 +401,9 @@ class AgentBank(Wholly):
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
         """Erase memories for good, from every member of the hive."""
         ids = clean_ids("memory_ids", memory_ids)
-        if not dry_run and self._holding(*ids) is not self._own:  # what they replaced is passed on from here
+        if (
+            not dry_run and self._holding(*ids) is not self.private
+        ):  # what they replaced is passed on from here
             self._adopt_replaced(ids)
         with self._reaching(*ids) as bank:
             return bank.forget(ids, dry_run=dry_run)
@@ -350,10 +420,12 @@ class AgentBank(Wholly):
 
     def undo(self, event_id: str, reason: str | None = None) -> Event:
         """Make one event as if it had never been, everywhere."""
-        holder = self.hive.holder_of_event(clean_id(event_id, "event_id"))
+        holder = self.hive.members.holder_of_event(clean_id(event_id, "event_id"))
         if holder is not None:
             event = holder.bank.event(event_id)
-            self.hive.adopt(self.home, subjects_of(event))  # the one at home may be one end of it alone
+            self.hive.members.adopt(
+                self.home, subjects_of(event)
+            )  # the one at home may be one end of it alone
             if holder is not self.home:
                 self.home.take([event])
             self._adopt_replaced(subjects_of(event))
@@ -371,7 +443,7 @@ class AgentBank(Wholly):
 
     def apply(self, events: Iterable[Event], *, partial: bool = False) -> Any:  # noqa: ARG002
         """Take events of another replica into the hive; forged ones are refused."""
-        return self.hive.apply_via(clean_events(events), ("sync",))
+        return self.hive.placement.apply_via(clean_events(events), ("sync",))
 
     def maintain(self, *args: Any, **options: Any) -> MaintainReport:
         """Keep what is at home clean; every copy follows. See `Bank.maintain`."""
@@ -397,13 +469,34 @@ class AgentBank(Wholly):
 
     # Reading
 
+    def recall(self, query: str, *, as_of: Time | None = None, **options: Any) -> Answer:
+        """The memories of the whole hive that answer a question; the arguments are those of `Bank.recall`."""
+        if as_of is not None:
+            return self.as_of(clean_time("as_of", as_of)).recall(query, **options)
+        found: Any = self._reader.recall(query, **options)
+        return found
+
+    def rank(self, query: str, *, as_of: Time | None = None, **options: Any) -> Ranked:
+        """The ids and scores that `recall` would give, in its order; see `Bank.rank`."""
+        if as_of is not None:
+            return self.as_of(clean_time("as_of", as_of)).rank(query, **options)
+        return self._reader.rank(query, **options)
+
+    def search_memory(self, query: str, *args: Any, **options: Any) -> tuple[Hit, ...]:
+        """The agent's tool; see `Bank.search_memory`."""
+        return self._reader.search_memory(query, *args, **options)
+
+    def stream(self, **options: Any) -> Stream:
+        """Passive recall over the whole hive; see `Bank.stream`."""
+        return self._reader.stream(**options)
+
     def get(self, memory_id: str) -> Memory:
         """One memory by id, wherever in the hive it is."""
-        for bank in (self._own, self.home.bank):
+        for bank in (self.private, self.home.bank):
             if bank is not None:
                 with contextlib.suppress(NotFoundError):
                     return bank.get(memory_id)
-        if self._engine.is_forgotten(memory_id):
+        if self.engine.is_forgotten(memory_id):
             raise ForgottenError(f"{memory_id} was forgotten; nothing of it is left")
         found = self.hive.get(memory_id)
         if found is None:
@@ -412,67 +505,191 @@ class AgentBank(Wholly):
 
     def find(self, text: str | None = None, **conditions: Any) -> Page:
         """Memories that meet every condition, newest first; the arguments are those of `Bank.find`."""
-        if self._own is None and self.hive.plain:
-            return super().find(text, **conditions)
-        return self.hive.find(self, text, **conditions)
+        from skep.hive.member_calls import find_everywhere
+
+        if self.alone:
+            return self.home.bank.find(text, **conditions)
+        return find_everywhere(self.hive, self, text, **conditions)
 
     def filter(self, **conditions: Any) -> Filter:
         """A checked filter from the conditions of `find`."""
-        return self._filter(**conditions)
+        return checked_filter(self.engine.settings, self.engine.now(), **conditions)
 
     def history(self, memory_id: str | None = None, **options: Any) -> list[Event]:
-        """What happened to a memory, wherever it is; without an id, what happened last at home."""
+        """The events of a memory, wherever it is; without an id, the latest events at home."""
         if memory_id is None:
-            return super().history(**options)
+            return self.home.bank.history(**options)
         return self._holding(memory_id=memory_id).history(memory_id, **options)
 
     def blame(self, memory_id: str, **options: Any) -> dict[str, Event]:
         """Per field of a memory, the event that last set it."""
         return self._holding(memory_id=memory_id).blame(memory_id, **options)
 
-    def neighbors(self, memory_id: str, *args: Any, **options: Any) -> Graph:
-        """The memories within some links of one, and the links."""
-        self._holding(memory_id=memory_id)
-        return self._filled(super().neighbors(memory_id, *args, **options))
+    def event(self, event_id: str) -> Event:
+        """One event of the home bank by id."""
+        return self.home.bank.event(event_id)
 
-    def subgraph(self, memory_ids: Iterable[str], depth: int = 1, **options: Any) -> Graph:
+    def as_of(self, time: Time) -> Any:
+        """The hive as it was at a moment; for reading only."""
+        return self.home.bank.as_of(time) if self.alone else self.hive.past(self, time)
+
+    # Links
+
+    def neighbors(
+        self,
+        memory_id: str,
+        rel: str | None = None,
+        direction: link_graph.Direction = "both",
+        depth: int = 1,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> Graph:
+        """The memories within some links of one, wherever they are, and the links; see `Bank.neighbors`."""
+        sees = self._figures.sees(scope, include_shared)
+        self._figures.shown_memory(memory_id, sees)
+        depth = clean_count("depth", depth, 1, 100)
+        rel = None if rel is None else clean_text("rel", rel, self.engine.settings.label_limit)
+        distance, crossed = link_graph.walk(
+            [memory_id], self._links_within(sees), rel=rel, direction=direction, depth=depth
+        )
+        others = [name for name in distance if name != memory_id]
+        found = self.known(others)
+        return Graph(
+            memories=found, links=tuple(crossed), dangling=tuple(name for name in others if name not in found)
+        )
+
+    def subgraph(
+        self,
+        memory_ids: Iterable[str],
+        depth: int = 1,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> Graph:
         """Memories, their surroundings, and the links among them, wherever they are."""
+        sees = self._figures.sees(scope, include_shared)
         ids = clean_ids("memory_ids", memory_ids)
-        self._holding(*ids)
-        return self._filled(super().subgraph(ids, depth, **options))
+        for memory_id in ids:
+            self._figures.shown_memory(memory_id, sees)
+        depth = clean_count("depth", depth, 0, 100)
+        return link_graph.graph_of(
+            ids, self._links_within(sees), lambda name: self.known([name]).get(name), depth=depth
+        )
 
-    def path(self, a: str, b: str, max_depth: int = 6, **options: Any) -> list[Link]:
+    def path(
+        self,
+        a: str,
+        b: str,
+        max_depth: int = 6,
+        *,
+        scope: ScopeLike | None = None,
+        include_shared: bool = False,
+    ) -> list[Link]:
         """The fewest links that lead from one memory to another, wherever they are."""
-        self._holding(a=a, b=b)
-        return super().path(a, b, max_depth, **options)
+        sees = self._figures.sees(scope, include_shared)
+        self._figures.shown_memory(clean_id(a, "a"), sees)
+        self._figures.shown_memory(clean_id(b, "b"), sees)
+        max_depth = clean_count("max_depth", max_depth, 0, 100)
+        return link_graph.shortest_path(a, b, self._links_within(sees), max_depth=max_depth)
 
-    def _filled(self, graph: Graph) -> Graph:
-        """With the memories that only others have."""
-        there = self.hive.get_many(graph.dangling)
-        dangling = tuple(name for name in graph.dangling if name not in there)
-        return msgspec.structs.replace(graph, memories=graph.memories | there, dangling=dangling)
+    def _links_within(self, sees: Sees | None) -> link_graph.LinksOf:
+        """The links of a memory that lead to what may be shown."""
 
-    def _links_of(self, memory_id: str, rel: str | None, direction: link_graph.Direction) -> list[Link]:
-        found = dict.fromkeys(super()._links_of(memory_id, rel, direction))
-        if not self.hive.plain:
-            for link in self.hive.links_of(memory_id):
-                outward, inward = link.src == memory_id, link.dst == memory_id
-                right = {"out": outward, "in": inward}.get(direction, outward or inward)
-                if right and rel in (None, link.rel):
-                    found[link] = None
+        def links_of(memory_id: str, rel: str | None, direction: link_graph.Direction) -> list[Link]:
+            links = self.links_of(memory_id, rel, direction)
+            if sees is None:
+                return links
+            ends = self.known({link_graph.other_end(link, memory_id) for link in links})
+            return [
+                link
+                for link in links
+                if (end := ends.get(link_graph.other_end(link, memory_id))) is not None and sees(end)
+            ]
+
+        return links_of
+
+    def links_of(
+        self, memory_id: str, rel: str | None = None, direction: link_graph.Direction = "both"
+    ) -> list[Link]:
+        """The links of one memory, wherever they are kept."""
+        found = dict.fromkeys(self.engine.links(memory_id, rel=rel, direction=direction))
+        for link in self.hive.members.links_of(memory_id):
+            outward, inward = link.src == memory_id, link.dst == memory_id
+            right = {"out": outward, "in": inward}.get(direction, outward or inward)
+            if right and rel in (None, link.rel):
+                found[link] = None
         return list(found)
 
-    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
-        here = super()._known(ids := tuple(memory_ids))
-        return here | self.hive.get_many([memory_id for memory_id in ids if memory_id not in here])
+    def known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        """Those of some memories that anybody has, by id."""
+        ids = tuple(memory_ids)
+        engines = [self.engine] if self.private is None else [self.private.engine, self.engine]
+        here = {
+            name: memory for engine in engines for name in ids if (memory := engine.get(name)) is not None
+        }
+        return here | self.hive.members.memories([name for name in ids if name not in here])
 
-    def as_of(self, time: Time) -> Bank:
-        """The hive as it was at a moment; for reading only."""
-        return (
-            self.home.bank.as_of(time)
-            if self.hive.plain and self._own is None
-            else self.hive.past(self, time)
-        )
+    # The whole hive in figures, and the home bank as a whole
+
+    def find_conflicts(self, memory_id: str | None = None, **options: Any) -> list[Conflict]:
+        """Duplicates, contradictions and updates in the whole hive; see `Bank.find_conflicts`."""
+        return self._figures.find_conflicts(memory_id, **options)
+
+    def recommend(self, task: str, k: int = 3, **options: Any) -> list[Recommendation]:
+        """The strategies that worked for tasks like this one, whoever learnt them; see `Bank.recommend`."""
+        return self._figures.recommend(task, k, **options)
+
+    def outcomes(self, memory_id: str | None = None, **options: Any) -> list[Outcome]:
+        """The outcomes of the whole hive, oldest first; see `Bank.outcomes`."""
+        return self._figures.outcomes(memory_id, **options)
+
+    def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
+        """Outcomes of the whole hive, counted; see `Bank.stats`. `completeness` says how much was heard."""
+        return self._figures.stats(scope, include_shared=include_shared)
+
+    def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
+        """The effect on success of memories that were sometimes withheld, in the whole hive; see `Bank.utility`."""
+        return self._figures.utility(scope, include_shared=include_shared)
+
+    def status(self) -> HiveStatus:
+        """Counts and sizes of the whole hive, each memory once; path, actor and schema are those of the home bank."""
+        return self._figures.status()
+
+    def pending_judgements(self) -> list[Case]:
+        """Pairs of memories at home that rules could not decide on."""
+        return self.home.bank.pending_judgements()
+
+    def setting(self, key: str) -> Any:
+        """A value kept in the hive, or None."""
+        return self.home.bank.setting(key)
+
+    def settings(self, prefix: str = "") -> dict[str, Any]:
+        """Every value under a prefix."""
+        return self.home.bank.settings(prefix)
+
+    def versions(self) -> dict[str, int]:
+        """Per writer, up to where the home bank lacks nothing."""
+        return self.home.bank.versions()
+
+    def import_(self, path: str | PathLike[str], *, progress: Progress | None = None) -> Any:
+        """Take an export into the hive; what is already here is left as it is. See `Bank.import_`."""
+        return Bank.import_(
+            cast("Bank", self), path, progress=progress
+        )  # it needs `versions` and `apply` alone
+
+    def events(self, since: Mapping[str, int] | None = None) -> Iterator[Event]:
+        """The events of the home bank."""
+        return self.home.bank.events(since)
+
+
+if TYPE_CHECKING:
+    _promise: type[MemoryBank] = AgentBank
+
+
+def _said(memory: Memory) -> tuple[str, ...]:
+    """Kind, title and text of a memory without differences of case and spaces."""
+    return tuple(" ".join(text.casefold().split()) for text in (memory.kind, memory.title or "", memory.text))
 
 
 def _holds(bank: Bank, memory_id: str) -> bool:

@@ -52,7 +52,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one member is doing."""
+    """Counts of one member."""
 
     name: str
     memories: int
@@ -64,7 +64,7 @@ class MemberStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HiveStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a hive is doing."""
+    """Counts of a hive and its members."""
 
     name: str
     topology: str
@@ -74,7 +74,7 @@ class HiveStatus(msgspec.Struct, frozen=True, kw_only=True):
     memories: int
     """Different memories in the whole hive."""
     changes: int
-    """How many differences there are to the manifest."""
+    """The number of differences there are to the manifest."""
 
 
 class Controller:
@@ -129,7 +129,7 @@ class Controller:
         return wanted
 
     def plan(self) -> list[Change]:
-        """What applying the manifest would change."""
+        """The changes that applying the manifest would make."""
         return list(_differences(self.observed(), self.desired()))
 
     def apply(self, *, migrate: bool = False) -> list[Change]:
@@ -165,20 +165,22 @@ class Controller:
         ring = self._keyring()
         with self._hive(old, ring) as source, self._hive(new, ring) as target:
             for member in source.members.values():
-                if member.bank.actor not in target.homes:
-                    target.retire(member)
-                    target.homes[member.bank.actor] = member.name
+                if member.bank.actor not in target.members.homes:
+                    target.placement.retire(member)
+                    target.members.homes[member.bank.actor] = member.name
             events = lacking(source, seen(target))
             while group := list(islice(events, BATCH)):
-                target.apply_via(group, (source.layout.kind,), inside=True)
+                target.placement.apply_via(group, (source.layout.kind,), inside=True)
             target.repair()
 
     def _write_registers(self, hive: Hive, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-        registers = hive.registers
+        registers = hive.members.registers
         gone = (key for key in before if key not in wanted and key.startswith(KEYS))
         for key in (*wanted, *gone):  # what was said of agents that are not in the manifest stays
             if before.get(key) != wanted.get(key):
-                hive.changed_at(registers, lambda bank, key=key: bank.set_setting(key, wanted.get(key)))
+                hive.placement.changed_at(
+                    registers, lambda bank, key=key: bank.set_setting(key, wanted.get(key))
+                )
 
     # Opening
 
@@ -235,7 +237,7 @@ class Controller:
         return ring
 
     def status(self) -> HiveStatus:
-        """How the hive is doing."""
+        """Counts of the hive and its members."""
         changes = len(self.plan())
         with self.open() as hive:
             return status_of(hive, changes=changes)
@@ -269,7 +271,7 @@ def layout_of(
 
 
 def status_of(hive: Hive, *, changes: int = 0) -> HiveStatus:
-    """How an open hive is doing."""
+    """Counts of an open hive and its members."""
     found: list[MemberStatus] = []
     ids: set[str] = set()
     for name, member in hive.members.items():
@@ -281,7 +283,7 @@ def status_of(hive: Hive, *, changes: int = 0) -> HiveStatus:
                 events=bank.events,
                 quarantined=bank.by_status.get("quarantined", 0),
                 held=bank.held,
-                behind=hive.behind(member),
+                behind=hive.placement.behind(member),
             )
         )
         ids |= {memory.id for memory in member.current()}

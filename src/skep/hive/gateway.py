@@ -1,18 +1,10 @@
-"""Is a text worth sharing? Four plain measures, no model.
+"""The gateway: what becomes of a memory that an agent wants to share.
 
-0.3 length + 0.3 specificity + 0.2 structure + 0.2 concept, each in [0, 1]. A memory of 0.3 or more may be
-promoted. The measures only keep out what carries nothing ("ok", "it works now", "asdf asdf"): judging truth
-is the business of confidence, trust and contradiction.
-
-The rules of a hive, as values: every threshold in one place, and who may be promoted.
-
-Subclass `PromotionPolicy`, or pass any object with its `decide` method.
-
-The gateway: what an agent learns passes here before the hive has it.
-
-It gathers what is known about a memory (quality, trust, rate, contradictions) and asks the promotion
-policy. What is doubtful is stored as `quarantined`: out of every recall until somebody approves or
-dismisses it.
+`assess` measures how much a text says. `HivePolicy` holds every threshold of a hive. `PromotionPolicy` decides, and
+may be subclassed or replaced by any object with its `decide` method. `Gateway` gathers what is known about a memory
+(quality, trust, rate, contradictions with confirmed memories) and asks the policy. A doubtful memory is stored as
+`quarantined`: out of every recall until somebody approves or dismisses it. Called by `agent_bank` and `orchestrator`;
+writes nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +13,8 @@ import math
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -52,7 +44,7 @@ _repeat = re.compile(r"(.)\1{4,}")
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a text says, by measure and in total."""
+    """The quality of a text, by measure and in total."""
 
     length: float
     specificity: float
@@ -119,7 +111,7 @@ def _structure(text: str, words: list[str]) -> float:
 
 
 def _concept(content: set[str], *, named: bool) -> float:
-    """Whether it is about something: distinct terms that carry meaning; a title or a domain helps."""
+    """True if it is about something: distinct terms that carry meaning; a title or a domain helps."""
     found = sum(len(term) > 1 for term in content)
     return min(1.0, (0.5 if named else 0.0) + found / 5) if found else 0.0
 
@@ -147,13 +139,13 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     burst: int = 1000
     """Promotions an agent may save up."""
     contradiction: Literal["allow", "quarantine", "reject"] = "quarantine"
-    """What becomes of a memory that contradicts a confirmed one of the hive."""
+    """The fate of a memory that contradicts a confirmed one of the hive."""
     fanout: int = 2
     gossip_top: int = 10
     over_fetch: int = 10
     over_fetch_min: int = 200
     domain_boost: int = 3
-    """How many times the candidates a group whose domain fits the query may send."""
+    """A group whose domain fits the query may send so many times the candidates."""
     replication: int = 3
     deadline: float = 1.0
     """Seconds an answer may take, hedged retries included."""
@@ -170,7 +162,7 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError("; ".join(problems))
 
     def budget(self, limit: int) -> int:
-        """How many candidates a group may send for an answer of `limit`."""
+        """The number of candidates a group may send for an answer of `limit`."""
         return max(self.over_fetch * limit, self.over_fetch_min)
 
 
@@ -205,21 +197,8 @@ def _problems(policy: HivePolicy) -> list[str]:
     return found
 
 
-def policy_problems(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Every value of a raw policy that cannot work, as (field, what is wrong)."""
-    found: list[tuple[str, str]] = []
-    for name, value in raw.items():
-        if name not in HivePolicy.__struct_fields__:
-            continue
-        try:
-            msgspec.convert({name: value}, HivePolicy)
-        except (msgspec.ValidationError, ConfigError) as error:
-            found.append((name, str(error).partition(" - at")[0]))
-    return found
-
-
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a memory when its promotion is decided."""
+    """The facts about a memory by which its promotion is decided."""
 
     trust: float = TRUST_DEFAULT
     """The trust of its author, or the lowest of its sources if that is less."""
@@ -230,7 +209,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of a memory, and why."""
+    """The verdict on a memory, and the reasons."""
 
     verdict: Verdict
     reasons: tuple[str, ...] = ()
@@ -282,7 +261,7 @@ class PromotionPolicy:
         return found
 
     def broadcast(self, memory: Memory, standing: Standing) -> bool:
-        """Whether every group should have a copy: sure enough, and by an author who is trusted."""
+        """True if every group should have a copy: sure enough, and by an author who is trusted."""
         return memory.confidence * min(1.0, standing.trust) >= self.policy.broadcast_at
 
 
@@ -300,7 +279,7 @@ class RateLimit:
         self._left: dict[str, tuple[float, float]] = {}
 
     def allows(self, agent: str, trust: float, now: float) -> bool:
-        """Whether one more is within the limit; counts it if so."""
+        """True if one more is within the limit; counts it if so."""
         full = self._policy.burst * min(1.0, trust)
         left, at = self._left.get(agent, (full, now))
         left = min(full, left + max(0.0, now - at) / 60 * self._policy.rate * trust)
@@ -387,15 +366,13 @@ class Gateway:
 
     @staticmethod
     def _stands(existing: Memory, memory: Memory) -> bool:
-        """Only what others confirmed, or are surer of, can hold a memory back; authors may correct
-        themselves.
+        """Only a memory that an independent source confirmed can hold another back: an update of what nobody confirmed
+        passes, whoever wrote it, and authors may correct themselves.
         """
-        if existing.agent == memory.agent:
-            return False
-        return existing.confirmations > 0 or existing.confidence >= memory.confidence
+        return existing.agent != memory.agent and existing.confirmations > 0
 
     def counts(self) -> dict[str, int]:
-        """How many were promoted, quarantined and rejected."""
+        """The number of memories that were promoted, quarantined and rejected."""
         with self._lock:
             return dict(self._counts)
 

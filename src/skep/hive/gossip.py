@@ -1,21 +1,13 @@
-"""A Bloom digest: what a peer probably knows already, in about ten bits per item.
+"""Gossip: memories spread from hive to hive in rounds, without anybody in charge.
 
-It never says "no" to something that was added. What it wrongly takes for known is held back this time; with
-another salt it is something else, so everything arrives in the end.
+In each round every peer picks a few others, more trusted ones more often, and tells each what it lacks: first the
+memories it is surest of, then a batch of whatever else differs, so that everything arrives in the end. What a peer
+has is known from a digest (ranges of counters, or a Bloom filter), and nothing known is sent again. Peers are in this
+process or anywhere on a bus; both are spoken to with the same messages. Whoever does not answer in time is left out
+of the round.
 
-The listening side of gossip: what a bank or a hive answers when it is asked what it knows, and told more.
-
-The same answers are given within a process and over a bus. A hive checks what it is told with its own keyring
-and takes nothing of agents it does not trust; a bank checks with the keyring it was given.
-
-Gossip: knowledge spreads from hive to hive in rounds, without anybody in charge.
-
-In each round every peer picks a few others, more trusted ones more often, and tells each what it does not
-have: first the memories it is surest of, then a batch of whatever else differs, so that everything arrives
-in the end. What the other has is known from a digest, and nothing known is sent again.
-
-Peers are in this process or anywhere on a bus; both are spoken to with the same messages. Whoever does not
-answer in time, or not sensibly, is left out of the rest of the round, and the round says so.
+`Listener` and `GossipServer` are the listening side: a hive checks what it is told with its own keyring and takes
+nothing of agents it does not trust; a bank checks with the keyring it was given. Called by `hive` and `orchestrator`.
 """
 
 from __future__ import annotations
@@ -228,7 +220,7 @@ def gossip_subject(name: str) -> str:
 
 
 class Known:
-    """What a peer has, as it told, and what it was told since."""
+    """The events of a peer: those it told of, and those it was sent since."""
 
     def __init__(self, digest: GossipDigest) -> None:
         if (digest.seen is None) == (digest.bloom is None):
@@ -250,7 +242,7 @@ class Known:
 
 
 def tidy(versions: Versions) -> Versions:
-    """What somebody else says it has seen, in order, without what cannot be."""
+    """Version ranges of a stranger, in order and without impossible numbers."""
     return Versions(
         {
             actor: normalise((max(1, low), high) for low, high in ranges)
@@ -272,9 +264,9 @@ def known_ids(peer: Any) -> set[str]:
     members = getattr(peer, "members", None)
     banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
     here = {memory.id for bank in banks for memory in everything(bank) if memory.status in CURRENT}
-    if members is None or not peer.elsewhere():
+    if members is None or not members.elsewhere():
         return here
-    return here | {memory.id for _, memory in of_members(peer, CURRENT, peer.elsewhere())}
+    return here | {memory.id for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())}
 
 
 DigestKind = Literal["versions", "bloom"]
@@ -282,7 +274,7 @@ F = TypeVar("F", bound=Frame)
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round did."""
+    """The result of one round."""
 
     number: int
     messages: int
@@ -295,7 +287,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     """Peers that did not answer in time, or not sensibly."""
     faults: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """What went wrong with each of them."""
+    """The error of each of them."""
 
 
 class Gossip:
@@ -388,7 +380,7 @@ class Gossip:
         return talk.moved
 
     def _pairs(self) -> list[tuple[str, str]]:
-        """Who tells whom in a round."""
+        """Pairs of a teller and a listener for a round."""
         names = [*self.peers, *self.others]
         return [
             (name, other)
@@ -425,7 +417,7 @@ class Gossip:
         return answers, faults
 
     def message(self, source: Peer, known: Known) -> tuple[Event, ...]:
-        """What to tell somebody: the memories the source is surest of among those it lacks, then a batch."""
+        """The events to send: of those that are lacking the memories the source is surest of, then a batch."""
         best = self._surest(source, known)
         first = [event for event in known.lacking(source) if event.id in best] if best else []
         rest = islice((e for e in known.lacking(source) if e.id not in best), self._batch)
@@ -484,7 +476,7 @@ class _Talk:
             self.moved = self.moved.plus(Transfer(events=max(0, answers[other].applied), bytes=size))
 
     def agreement(self) -> float:
-        """How much of what anybody knows is known to all that answer."""
+        """The share of all known memories that every peer which answers knows."""
         names = [*self._gossip.peers, *self._gossip.others]
         asker = next(iter(self._gossip.peers), "")
         question = GossipRequest(hive=asker, digest="none", current=True)
@@ -510,7 +502,7 @@ def choose(names: Sequence[str], count: int, trust: Callable[[str], float], rng:
 
 
 def convergence(peers: Iterable[Peer]) -> float:
-    """How much of what anybody knows is known to all: 1 when all know the same."""
+    """The share of all known memories that every peer knows: 1 when all know the same."""
     return agreement(current_of(peer) for peer in peers)
 
 
@@ -552,7 +544,7 @@ class AutoGossip:
         worth = [memory.id for memory in memories if memory.confidence >= policy.gossip_at]
         if not worth:
             return 0
-        frame = GossipEvents(hive=self._hive.name, events=tuple(self._hive.events_of(worth)))
+        frame = GossipEvents(hive=self._hive.name, events=tuple(self._hive.members.events_of(worth)))
         new = 0
         for name in choose([*self._listeners, *self.others], policy.fanout, trust.of, self._rng):
             if name in self._listeners:

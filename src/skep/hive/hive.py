@@ -1,15 +1,14 @@
-"""Opening the members of a hive: their banks, their keys, and what earlier runs left to be known.
+"""Hive: many agents, one knowledge, no coordinator.
 
-Hive: many agents, one knowledge, no coordinator.
-
-`Hive.single`, `Hive.flat`, `Hive.federated` and `Hive.sharded` lay it out; `hive.agent(name)` gives an
-agent its bank.
+`Hive.single`, `Hive.flat`, `Hive.federated` and `Hive.sharded` lay it out; `hive.agent(name)` gives an agent its bank.
+A hive is put together from `members` (banks and who has what), `placement` (where copies go), `reviews` (what strangers
+bring and what the gateway held back), `gateway` and `trust`; this class opens them and hands each call to one of them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,26 +16,25 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.bank.read import Page
 from skep.clock import Now, system_now
 from skep.embedding.embedder import default_embedder
 from skep.errors import InvalidInputError, NotFoundError
-from skep.events import UNPLACED
 from skep.hive.agent_bank import AgentBank
-from skep.hive.bus.bus import safe_part
 from skep.hive.bus.in_process import LocalBus
-from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy
+from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy, Quarantined
 from skep.hive.hive_recall import Asking, HiveRecaller, LocalMember, PastMembers, Scatter
 from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
 from skep.hive.member_calls import Calls, Health, Listed
+from skep.hive.member_set import MemberSet
 from skep.hive.members import Member, Subjects
-from skep.hive.messages import PRIVATE, MemberHello
-from skep.hive.placement import Reviewing
+from skep.hive.messages import PRIVATE
+from skep.hive.placement import Placement, Repaired, Review
 from skep.hive.shard import Shard
 from skep.hive.trust import Provenance, Trust, provenance
-from skep.model import ANY, Conflict, Event, Memory, Ranked
-from skep.replication.signatures import Keyring, Signers, acting
-from skep.replication.version_vectors import Versions
+from skep.model import Conflict, Event, Memory, Ranked
+from skep.replication.exchange import Transfer
+from skep.replication.signatures import Keyring, acting
+from skep.replication.version_vectors import Ranges, Versions
 from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
 from skep.storage.memory_rows import searched_text
 from skep.validation import clean_time
@@ -52,141 +50,11 @@ if TYPE_CHECKING:
     from skep.validation import Time
 
 
-MEMORY = ":memory:"
-FEW = 4
-CACHE_KIB = 65_536
-"""What the members of one hive may keep of their files in memory, all together, if they are many."""
-GONE = "actor/"
-"""Settings that name the banks of members that left."""
-PRIVATE_SUFFIX = ".private"
-
-
-class Opening(Reviewing):
-    """The part of a hive that puts its members together."""
-
-    store: Path | None
-    embedder: Embedder
-    now: Now
-    keyring: Keyring | None
-    signers: Mapping[str, Signer]
-
-    def open_member(self, name: str) -> Member:
-        """Open the bank of a member, and let it answer."""
-        bank = self._opened(self._path(name))
-        if len(self.layout.members) > FEW and self.store is not None:
-            bank.engine.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
-        member = Member(
-            name,
-            bank,
-            self.bus,
-            self.subjects,
-            first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
-            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108 - the layout may change
-            keyring=self.keyring,
-            signers=self._keys_of(name, bank.actor),
-            way_from=lambda actor: self._way(actor, name),
-            met=self._met,
-        )
-        self._met(name, bank.actor)
-        self.members[name] = member
-        member.start()
-        return member
-
-    def _keys_of(self, name: str, actor: str) -> Signers | None:
-        """The signing keys of the agents of a member; those that have none are vouched for."""
-        agents = self.layout.agents_of(name)
-        signers = {agent: self.signers[agent] for agent in agents if agent in self.signers}
-        own = self.signers.get(name) if name not in agents else None
-        if self.keyring is not None:
-            leads = name == self.layout.registers
-            for agent, signer in signers.items():
-                self.keyring.add(actor, signer.public, agents=(agent,), registers=leads)
-            if own is not None and own.public not in {signer.public for signer in signers.values()}:
-                unsigned = tuple(agent for agent in agents if agent not in signers)
-                self.keyring.add(actor, own.public, agents=unsigned, registers=leads)
-            else:
-                free = [a for a in agents if a not in signers and not self.keyring.protects(a)]
-                self.keyring.vouch(actor, free)
-        return Signers(signers, own) if signers or own is not None else None
-
-    def _met(self, member: str, actor: str) -> None:
-        """Note the name under which a member's bank writes, here or elsewhere."""
-        self.homes[actor] = member
-        self.layout.joined(member, actor)
-
-    def _way(self, actor: str, member: str) -> tuple[str, ...]:
-        """The way copies usually come from a writer to a member."""
-        home = self.homes.get(actor)
-        return (home, member) if home is not None else (actor, member)
-
-    def read_back(self) -> None:
-        """Read back what earlier runs left: members that are gone, and what their owners had not got yet."""
-        for member in self.members.values():
-            for key, gone in member.bank.settings(GONE).items():
-                actor = key.removeprefix(GONE)
-                if actor not in self.homes:
-                    self._recall_gone(actor, gone)
-            if isinstance(self.layout, Sharded):
-                waiting: list[str] | None = member.bank.setting(f"{UNPLACED}{member.name}")
-                self.layout.unplaced.update(dict.fromkeys(waiting or (), member.name))
-        if self.elsewhere():
-            for member in self.members.values():
-                hello = MemberHello(member=member.name, actor=member.bank.actor)
-                told = self.calls.ask(hello, MemberHello, wait=self.policy.hedge_after)
-                for name, said in told.answers.items():
-                    self._met(name, said.actor)
-
-    def _recall_gone(self, actor: str, gone: dict[str, Any]) -> None:
-        """A bank that left: whose it was, and how what it wrote is proved."""
-        self.homes[actor] = str(gone.get("member", ""))
-        if self.keyring is not None:
-            for key, agents in gone.get("keys", ()):
-                self.keyring.add(actor, bytes.fromhex(key), agents=agents)
-            self.keyring.vouch(actor, gone.get("vouched", ()))
-
-    def retire(self, member: Member) -> None:
-        """Remember a bank that leaves, so that what it wrote is still known for its own."""
-        actor = member.bank.actor
-        ring = self.keyring or Keyring()
-        keys = [(entry.key.hex(), list(entry.agents)) for entry in ring.keys_of(actor)]
-        vouched = sorted(ring.vouched_for(actor)) if self.keyring is not None else [ANY]
-        key = f"{GONE}{actor}"
-        entry = {"member": member.name, "keys": keys, "vouched": vouched}
-        self.changed_at(self.registers, lambda bank: bank.set_setting(key, entry))
-
-    def _path(self, name: str, suffix: str = "") -> str:
-        if self.store is None:
-            return MEMORY
-        self.store.mkdir(parents=True, exist_ok=True)
-        return str(self.store / file_name(name, suffix))
-
-    def private_of(self, agent: str, *, create: bool = False) -> Bank | None:
-        """The bank that only one agent sees; None while there is none, unless one is to be made."""
-        path = self._path(agent, PRIVATE_SUFFIX)
-        if not create and (path == MEMORY or not Path(path).exists()):
-            return None
-        return self._opened(path)
-
-    def _opened(self, path: str) -> Bank:
-        """A bank of the hive, made only where there is nothing: an empty file was one."""
-        create = path == MEMORY or not Path(path).exists()
-        return Bank.open(path, embedder=self.embedder, now=self.now, create=create)
-
-
-def file_name(member: str, suffix: str = "") -> str:
-    """The file of a member's bank; a name cannot lead out of the folder, nor to another's private bank.
-
-    >>> file_name("ana"), file_name("../ana.private")
-    ('ana.skep', '%2e%2e%2fana%2eprivate.skep')
-    """
-    return f"{safe_part(member)}{suffix}.skep"
-
-
 NEAREST = 5
-"""How many memories of the hive a new one is compared with."""
+"""The number of memories of the hive a new one is compared with."""
 
 
-class Hive(Opening):
+class Hive:
     """Many banks that share. Open it with one of the four constructors; close it, or use it in a `with`."""
 
     def __init__(
@@ -221,36 +89,49 @@ class Hive(Opening):
                 the bus.
         """
         self.name = name
-        self.layout = layout
         self.policy = policy or HivePolicy()
-        self.store = None if store is None else Path(store)
         self.now = now
         self.embedder = embedder or default_embedder()
         self.bus: Bus = bus or LocalBus(name)
+        self._own_bus = bus is None
         self.subjects = Subjects(name)
         self.health = Health()
         self.calls = Calls(
             self.bus, self.subjects, lambda: self.layout.members, policy=self.policy, health=self.health
         )
         self.keyring = keyring
-        self._own_bus = bus is None
         self.signers = dict(signers or {})
         self._views: dict[str, AgentBank] = {}
         self._hearing: GossipServer | None = None
-        self.homes = {}
-        self.declined = {}
-        self.foreign = Versions()
-        self.members: dict[str, Member] = {}
+        self.members = MemberSet(
+            layout,
+            self.calls,
+            bus=self.bus,
+            subjects=self.subjects,
+            store=None if store is None else Path(store),
+            embedder=self.embedder,
+            now=now,
+            keyring=keyring,
+            signers=self.signers,
+            hello_wait=self.policy.hedge_after,
+        )
         here = layout.members if local is None else tuple(known(name, layout.members) for name in local)
         if not here:
             raise InvalidInputError("a hive needs at least one member in this process", field="local")
         for member in here:
-            self.open_member(member)
-        self.read_back()
+            self.members.open(member)
+        self.members.read_back()
+        self.placement = Placement(name, self.members, self.policy)
         self.trust = Trust(_Registers(self))
         self.gateway = Gateway(
             self.policy, rules or PromotionPolicy(self.policy), self.trust, now=now, get=self.get
         )
+        self.reviews = Review(self.placement, self.trust)
+
+    @property
+    def layout(self) -> Layout:
+        """The plan of the hive: its members, and which of them keep a memory."""
+        return self.members.layout
 
     # Opening
 
@@ -317,7 +198,7 @@ class Hive(Opening):
 
     @property
     def plain(self) -> bool:
-        """Whether there is only one bank, so that nothing has to be asked around."""
+        """True if there is only one bank, so that nothing has to be asked around."""
         return len(self.layout.members) == 1
 
     def agent(self, name: str) -> AgentBank:
@@ -349,9 +230,9 @@ class Hive(Opening):
         layout = self._sharded()
         if agent in layout.members:
             raise InvalidInputError(f"there is already an agent {agent!r}; every agent needs its own name")
-        self.layout = layout.replaced([*layout.members, agent])
-        self.open_member(agent)
-        self.rebalance()
+        self.members.layout = layout.replaced([*layout.members, agent])
+        self.members.open(agent)
+        self.repair()
         return self.agent(agent)
 
     def leave(self, agent: str) -> None:
@@ -360,15 +241,13 @@ class Hive(Opening):
         gone = self.members[known(agent, layout.members)]
         if len(layout.members) == 1:
             raise InvalidInputError(f"{agent} is the last member; close the hive instead")
-        self.layout = layout.replaced(member for member in layout.members if member != agent)
-        self.retire(gone)
-        self.repair(among=(*self.layout.members, gone.name))  # what only it has goes to its new owners
-        gone.stop()
-        del self.members[agent]
+        self.members.layout = layout.replaced(member for member in layout.members if member != agent)
+        self.placement.retire(gone)
+        self.placement.repair(among=(*self.layout.members, agent))  # what only it has goes to its new owners
         view = self._views.pop(agent, None)
         if view is not None:
             view.close()
-        gone.bank.close()
+        self.members.drop(agent)
 
     def _sharded(self) -> Sharded:
         if not isinstance(self.layout, Sharded):
@@ -379,54 +258,66 @@ class Hive(Opening):
 
     # Asking
 
-    def asking(self, private: Bank | None = None, *, members: Sequence[str] | None = None) -> Asking:
-        """What a recall over this hive needs to know of it."""
+    def asking(
+        self, private: Callable[[], Bank | None] = lambda: None, *, members: Sequence[str] | None = None
+    ) -> Asking:
+        """The parts of this hive that a recall needs.
+
+        Args:
+            private: The bank that only the asker sees, if there is one by then.
+            members: Whom to ask; all of them unless given.
+        """
 
         def fresh() -> Scatter:
+            own = private()
             return Scatter(
                 self.calls,
                 tuple(members or self.layout.members),
                 policy=self.policy,
                 lost=self.layout.lost,
-                private=None if private is None else LocalMember(PRIVATE, private),
+                private=None if own is None else LocalMember(PRIVATE, own),
             )
 
         return Asking(
             members=fresh,
             embedder=self.embedder,
+            calibrate=self.members.registers.bank.engine.embeddings.calibrate_many,
             trust=self.trust.of,
             policy=self.policy,
             fitting=self.layout.fitting,
-            used=self.note_uses,
+            used=self.placement.note_uses,
             share=self._share,
         )
 
     def _share(self, wanted: int) -> int:
-        """How many of so many candidates each member is asked for; shards hold an even part of everything."""
+        """The number of candidates to ask each member for; shards hold an even part of everything."""
         if not isinstance(self.layout, Sharded):
             return wanted
         return share(wanted, len(self.layout.members), self.layout.ring.replication)
 
     def recall(self, query: str, *, group: str | None = None, limit: int = 5, **options: Any) -> Any:
         """Ask the hive as nobody in particular; with a group, only it and the groups below it."""
-        view = AgentView(self, None if group is None else self._within(group))
-        return view.recall(query, limit=limit, **options)
+        return self._reader(group).recall(query, limit=limit, **options)
 
     def rank(self, query: str, *, group: str | None = None, limit: int = 5, **options: Any) -> Ranked:
         """The ids and scores that `recall` would give, in its order, without the memories."""
-        view = AgentView(self, None if group is None else self._within(group))
-        return view.rank(query, limit=limit, **options)
+        return self._reader(group).rank(query, limit=limit, **options)
+
+    def _reader(self, group: str | None) -> Bank:
+        """A nameless reader of the hive, or of a group and those below it."""
+        bank = Bank(self.members.registers.bank.engine)
+        asking = self.asking(members=None if group is None else self._within(group))
+        bank._recaller = HiveRecaller(bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+        return bank
 
     def _within(self, group: str) -> tuple[str, ...]:
         if not isinstance(self.layout, Federated):
             raise InvalidInputError(f"a {self.layout.kind} hive has no groups", field="group")
         return self.layout.within(group)
 
-    def find(self, view: AgentBank, text: str | None = None, **conditions: Any) -> Page:
-        """Memories of all members that meet every condition, newest first."""
-        from skep.hive.member_calls import find_everywhere
-
-        return find_everywhere(self, view, text, **conditions)
+    def get(self, memory_id: str) -> Memory | None:
+        """A memory by id, from whoever has it; None if nobody does."""
+        return self.members.memory(memory_id)
 
     def past(self, view: AgentBank, moment: Time) -> PastHive:
         """The hive as it was at a moment, for reading only."""
@@ -438,10 +329,12 @@ class Hive(Opening):
         where: Filter,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
     ) -> tuple[Conflict, ...]:
-        """What in the hive a new memory contradicts or repeats, of its own scope and of what is for everybody."""
+        """Memories of the hive that a new one contradicts or repeats: of its own scope and for everybody."""
         if self.plain:
-            return tuple(find_for(self.registers.bank.engine, draft, contradiction_fn=contradiction_fn))
-        recaller = HiveRecaller(self.registers.bank.engine, self.asking())
+            return tuple(
+                find_for(self.members.registers.bank.engine, draft, contradiction_fn=contradiction_fn)
+            )
+        recaller = HiveRecaller(self.members.registers.bank.engine, self.asking())
         where = msgspec.structs.replace(where, scope=draft.scope, include_shared=True)
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
         mine = whole_words(searched_text(draft.title, draft.text))
@@ -460,7 +353,7 @@ class Hive(Opening):
 
     def provenance(self, memory_id: str) -> Provenance:
         """Where a memory came from, and how far to trust it."""
-        member = self.holder(memory_id) or self.registers
+        member = self.members.holder(memory_id) or self.members.registers
         path = member.paths.of(memory_id)
         return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
 
@@ -471,13 +364,45 @@ class Hive(Opening):
         memory = self.get(memory_id)
         if memory is None or self.trust.independent(memory, by, self.get) is not None:
             return None
-        holder = self.holder(memory_id)
+        holder = self.members.holder(memory_id)
         if holder is None:
             return None
         with acting(by):
-            return self.changed_at(holder, lambda bank: bank.confirm(memory_id, by))
+            return self.placement.changed_at(holder, lambda bank: bank.confirm(memory_id, by))
 
-    # Other hives
+    # Review, repair, expiry
+
+    def review(self) -> Listed[Quarantined]:
+        """Memories that wait for review, oldest first, and (as `missing`) members that could not be asked."""
+        return self.reviews.waiting()
+
+    def approve(self, memory_id: str) -> Memory:
+        """Let a quarantined memory into the hive."""
+        return self.reviews.approve(memory_id)
+
+    def dismiss(self, memory_id: str, reason: str = "dismissed in review") -> Memory:
+        """Refuse a quarantined memory for good; it stays in history."""
+        return self.reviews.dismiss(memory_id, reason)
+
+    def repair(self) -> Repaired:
+        """Bring every copy that should exist up to date; what was moved, and who could not be reached."""
+        return self.placement.repair()
+
+    def gc(self, *, now: float | None = None) -> Listed[str]:
+        """Mark what has expired, in every copy; the ids, and (as `missing`) who could not be asked."""
+        return self.placement.collect(self.now() if now is None else now)
+
+    def refresh(self, memory_id: str, *, ttl: float | None = None) -> Memory:
+        """Give a memory its full time again, in every copy."""
+        return self.placement.refresh(memory_id, ttl)
+
+    def rollback(self, source: str, *, since: float | None = None, dry_run: bool = False) -> Rollback:
+        """Undo all that one source wrote and what was derived from it; `dry_run` shows the blast radius."""
+        from skep.hive.trust import rollback
+
+        return rollback(self, source, since=since, dry_run=dry_run)
+
+    # Other hives, and this one as a replica among them
 
     def connect(
         self, peers: Mapping[str, Peer], *, others: Iterable[str] = (), rng: random.Random | None = None
@@ -492,7 +417,7 @@ class Hive(Opening):
         from skep.hive.gossip import AutoGossip
 
         away = tuple(others)
-        self.auto_gossip = AutoGossip(self, peers, others=away, rng=rng) if peers or away else None
+        self.placement.auto_gossip = AutoGossip(self, peers, others=away, rng=rng) if peers or away else None
 
     def listen(self, bus: Bus | None = None) -> None:
         """Let others tell this hive something over a bus (its own by default), until it is closed."""
@@ -502,34 +427,34 @@ class Hive(Opening):
             listener = Listener(self.name, self, trust=self.trust.of)
             self._hearing = GossipServer(listener, bus or self.bus)
 
-    def gc(self, *, now: float | None = None) -> Listed[str]:
-        """Mark what has expired, in every copy; the ids, and (as `missing`) who could not be asked."""
-        from skep.hive.members import collect
+    @property
+    def actor(self) -> str:
+        """The name the hive's registers are written under."""
+        return self.members.registers.bank.actor
 
-        return collect(self, now=now)
+    def versions(self) -> dict[str, int]:
+        """Per actor, up to where nothing is missing in the hive as a whole."""
+        return self.placement.versions()
 
-    def refresh(self, memory_id: str, *, ttl: float | None = None) -> Memory:
-        """Give a memory its full time again, in every copy."""
-        from skep.hive.members import refresh
+    def scattered(self) -> dict[str, list[int]]:
+        """Per actor, events beyond a gap."""
+        return self.placement.scattered()
 
-        return refresh(self, memory_id, ttl=ttl)
+    def seen_by_members(self) -> Versions:
+        """Which events any member has seen, in this process or elsewhere; who is silent has seen nothing."""
+        return self.placement.seen_by_members()
 
-    def rollback(self, source: str, *, since: float | None = None, dry_run: bool = False) -> Rollback:
-        """Undo all that one source wrote and what was derived from it; `dry_run` shows the blast radius."""
-        from skep.hive.trust import rollback
+    def events_in(self, ranges: Mapping[str, Ranges]) -> Iterator[Event]:
+        """Events by ranges of counters, from whichever member has them."""
+        return self.placement.events_in(ranges)
 
-        return rollback(self, source, since=since, dry_run=dry_run)
+    def apply(self, events: Iterable[Event], *, partial: bool = True) -> Transfer:  # noqa: ARG002
+        """Take events of another hive or bank: each member gets what it should keep."""
+        return self.placement.apply_via(events, ("sync",))
 
-
-class AgentView:
-    """A nameless reader of a hive, or of some of its members."""
-
-    def __init__(self, hive: Hive, members: Sequence[str] | None) -> None:
-        bank = Bank(hive.registers.bank.engine)
-        recaller = HiveRecaller(bank.engine, hive.asking(members=members))
-        bank._recaller = recaller  # pyright: ignore[reportPrivateUsage]
-        self.recall = bank.recall
-        self.rank = bank.rank
+    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
+        """Take what others tell, except what was written or derived from agents this hive does not trust."""
+        return self.reviews.admit(events, via=via)
 
 
 class _Registers:
@@ -540,11 +465,11 @@ class _Registers:
 
     def setting(self, key: str) -> Any:
         """The value, or None."""
-        return self._hive.registers.bank.setting(key)
+        return self._hive.members.registers.bank.setting(key)
 
     def settings(self, prefix: str = "") -> dict[str, Any]:
         """Every value under a prefix."""
-        return self._hive.registers.bank.settings(prefix)
+        return self._hive.members.registers.bank.settings(prefix)
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Write a value, and send it to every member."""
@@ -553,11 +478,16 @@ class _Registers:
                 f"the registers of the hive are written by {self._hive.layout.registers}, which runs elsewhere",
                 field="trust",
             )
-        return self._hive.changed_at(self._hive.registers, lambda bank: bank.set_setting(key, value))
+        return self._hive.placement.changed_at(
+            self._hive.members.registers, lambda bank: bank.set_setting(key, value)
+        )
 
 
-class PastHive(Bank):
-    """A hive as it was at a moment: every member's bank as it was, asked like the hive itself. Read-only."""
+class PastHive:
+    """A hive as it was at a moment: every member's bank as it was, asked like the hive itself. Read-only.
+
+    What it does not say itself, the home's bank of that moment says.
+    """
 
     def __init__(self, hive: Hive, view: AgentBank, moment: Time) -> None:
         time = clean_time("time", moment)
@@ -570,17 +500,20 @@ class PastHive(Bank):
         ]
         if view.private is not None:
             members.append(LocalMember(PRIVATE, view.private.as_of(time)))
-        super().__init__(banks[view.home.name].engine)
         self._members = PastMembers(members)
         asking = msgspec.structs.replace(
             hive.asking(), members=lambda: self._members, used=_count_nothing, share=int
         )
-        self._recaller = HiveRecaller(self._engine, asking)
+        self._bank = Bank(banks[view.home.name].engine)
+        self._bank._recaller = HiveRecaller(self._bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bank, name)
 
     def get(self, memory_id: str) -> Memory:
         """One memory as it was then."""
         found = self._members.fetch({memory_id: ""}).memories
-        return found[0] if found else super().get(memory_id)
+        return found[0] if found else self._bank.get(memory_id)
 
     def close(self) -> None:
         """The members keep their views of the past."""

@@ -1,24 +1,23 @@
-"""`hive.yaml`: what a hive should look like, read and checked in one go.
+"""`hive.yaml`: the wanted state of a hive, read and checked in one go.
 
-Every problem is found before anything happens, with the place it is at and, for a misspelt name, the one
-that was probably meant. `${NAME}` and `${NAME:-default}` stand for environment variables.
+The structs are the schema, and msgspec checks it. Every problem is found before anything happens, with the place it is
+at and, for a misspelt name, the one that was probably meant. `${NAME}` and `${NAME:-default}` stand for environment
+variables. Called by `controller` and the command line; it reads one file.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
-from skep.errors import ConfigError, MissingExtraError, NotFoundError
-from skep.hive.gateway import TRUST_MAX, HivePolicy, policy_problems
+from skep.errors import ConfigError, MissingExtraError, NotFoundError, did_you_mean
+from skep.hive.gateway import TRUST_MAX, HivePolicy
 
 Topology = Literal["single", "flat", "federated", "sharded"]
-TOPOLOGIES: tuple[str, ...] = ("single", "flat", "federated", "sharded")
 MEMORY = "memory"
 _variable = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _name = re.compile(r"[A-Za-z0-9][\w.-]{0,99}$")
@@ -61,12 +60,12 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the gateway insists on."""
+    """The requirements of the gateway."""
 
     signatures: Literal["off", "known", "required"] = "known"
     """`known` checks events of actors whose key is listed; `required` refuses all others."""
     review: Literal["quarantine", "reject"] = "quarantine"
-    """What becomes of a doubtful memory."""
+    """The fate of a doubtful memory."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,9 +145,18 @@ def _read_yaml(text: str) -> Any:
     except ImportError as error:
         raise MissingExtraError("Reading hive.yaml", "yaml") from error
     try:
+        # an alias may stand for a list of aliases, and so on: nine lines become a billion values
+        tokens: Iterator[Any] = cast("Any", yaml).scan(text)
+        alias = next((one for one in tokens if isinstance(one, yaml.AliasToken)), None)
+        if alias is not None:
+            line = alias.start_mark.line + 1
+            problem = f"line {line}: *{alias.value} repeats another part; write that part out instead"
+            raise ManifestError([Finding(where="syntax", problem=problem)])
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ManifestError([Finding(where="syntax", problem=" ".join(str(error).split()))]) from None
+    except RecursionError:
+        raise ManifestError([Finding(where="syntax", problem="nested too deep to be read")]) from None
 
 
 def _read_json(text: str) -> Any:
@@ -161,7 +169,9 @@ def _read_json(text: str) -> Any:
 def _substitute(value: Any, environ: Mapping[str, str], where: str, findings: list[Finding]) -> Any:
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
-        return {k: _substitute(v, environ, f"{where}.{k}".lstrip("."), findings) for k, v in items.items()}
+        return {
+            str(k): _substitute(v, environ, f"{where}.{k}".lstrip("."), findings) for k, v in items.items()
+        }
     if isinstance(value, list):
         listed = cast("list[Any]", value)
         return [_substitute(v, environ, f"{where}[{i}]", findings) for i, v in enumerate(listed)]
@@ -179,80 +189,78 @@ def _substitute(value: Any, environ: Mapping[str, str], where: str, findings: li
     return _variable.sub(replace, value)
 
 
-_LISTS: dict[str, type[msgspec.Struct]] = {"agents": AgentSpec, "groups": GroupSpec}
-_NESTED: dict[str, type[msgspec.Struct]] = {"gateway": GatewaySpec, "policies": HivePolicy}
+_KINDS: dict[str, type[msgspec.Struct]] = {
+    "": Manifest,
+    "agents": AgentSpec,
+    "agents.old_keys": OldKey,
+    "groups": GroupSpec,
+    "gateway": GatewaySpec,
+    "policies": HivePolicy,
+}
+"""The schema of each part of a manifest."""
+_REQUIRED: dict[str, Any] = {"name": "x", "key": "x", "until": 0}
+"""Fields that every part with them needs, and a value that stands in for a wrong one."""
+_WORDS = {
+    "Expected `object`": "must be a mapping of names to values",
+    "Expected `array`": "must be a list, whose entries begin with `- name: ...`",
+}
+_fault = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
+_field = re.compile(r"Object (?P<how>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+MOST = 1000
+"""Findings after which a manifest is not read any further."""
 
 
 def _check_shape(raw: dict[str, Any]) -> list[Finding]:
-    """Names, types and ranges, section by section, so that one mistake does not hide the next."""
-    findings = list(_unknown(raw, Manifest, ""))
-    for key, value in raw.items():
-        if key in _LISTS:
-            findings += _check_list(key, value)
-        elif key in _NESTED:
-            findings += _check_fields(value, _NESTED[key], key)
-        elif key in Manifest.__struct_fields__:
-            findings += _converted({"name": "x", key: value}, Manifest, key)
-    if "name" not in raw:
-        findings.append(Finding(where="name", problem="is missing", hint="give the hive a name"))
+    """Names, types and ranges, as the schema has them. The part at fault is taken out, so that it hides no other."""
+    findings: list[Finding] = []
+    while len(findings) < MOST:
+        try:
+            msgspec.convert(raw, Manifest)
+        except msgspec.ValidationError as error:
+            findings += _taken_out(raw, str(error))
+        else:
+            break
     return findings
 
 
-def _check_list(key: str, value: Any) -> Iterator[Finding]:
-    if not isinstance(value, list):
-        yield Finding(where=key, problem="must be a list", hint="begin each entry with `- name: ...`")
-        return
-    for index, item in enumerate(cast("list[Any]", value)):
-        yield from _check_fields(item, _LISTS[key], f"{key}[{index}]", required=("name",))
-
-
-def _check_fields(
-    raw: Any, kind: type[msgspec.Struct], where: str, *, required: tuple[str, ...] = ()
-) -> Iterator[Finding]:
-    if not isinstance(raw, dict):
-        yield Finding(where=where, problem="must be a mapping of names to values")
-        return
-    fields = cast("dict[str, Any]", raw)
-    yield from _unknown(fields, kind, where)
-    for name in required:
-        if name not in fields:
-            yield Finding(where=f"{where}.{name}", problem="is missing")
-    if kind is HivePolicy:
-        for name, problem in policy_problems(fields):
-            yield Finding(where=f"{where}.{name}", problem=problem)
-        return
-    for name, value in fields.items():
-        if name in kind.__struct_fields__:
-            stub = {**dict.fromkeys(required, "x"), name: value}
-            yield from _converted(stub, kind, f"{where}.{name}")
-
-
-def _converted(raw: dict[str, Any], kind: type[msgspec.Struct], where: str) -> Iterator[Finding]:
-    try:
-        msgspec.convert(raw, kind)
-    except msgspec.ValidationError as error:
-        problem = str(error).partition(" - at")[0]
-        value = raw.get(where.rpartition(".")[2])
-        allowed = TOPOLOGIES if where == "topology" else ()
-        yield Finding(where=where, problem=problem, hint=_meant(str(value), allowed))
-
-
-def _unknown(raw: dict[str, Any], kind: type[msgspec.Struct], where: str) -> Iterator[Finding]:
-    for key in raw:
-        if key not in kind.__struct_fields__:
-            place = f"{where}.{key}".lstrip(".")
-            yield Finding(where=place, problem="is not known", hint=_meant(str(key), kind.__struct_fields__))
-
-
-def _meant(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"known are {', '.join(known)}" if known else ""
+def _taken_out(raw: dict[str, Any], message: str) -> list[Finding]:
+    """One fault in plain words; afterwards `raw` is without it."""
+    found = _fault.fullmatch(message)
+    problem, path = (found["problem"], found["path"] or "") if found else (message, "")
+    steps: list[Any] = [
+        int(number) if number else name for name, number in re.findall(r"\.(\w+)|\[(\d+)\]", path)
+    ]
+    where, kind = path.lstrip("."), _KINDS.get(re.sub(r"\[\d+\]", "", path).lstrip("."), Manifest)
+    part: Any = raw
+    for step in steps:
+        part = part[step]
+    field = _field.fullmatch(problem)
+    if field is not None:
+        name, place = field["name"], f"{where}.{field['name']}".lstrip(".")
+        if field["how"] == "contains unknown":
+            del part[name]
+            return [
+                Finding(where=place, problem="is not known", hint=did_you_mean(name, kind.__struct_fields__))
+            ]
+        part[name] = _REQUIRED.get(name)
+        return [Finding(where=place, problem="is missing", hint="" if where else "give the hive a name")]
+    if where == "policies" and isinstance(part, dict):  # several values may be out of range
+        raw["policies"] = {}
+        return [Finding(where=f"policies.{each.split()[0]}", problem=each) for each in problem.split("; ")]
+    holder: Any = raw
+    for step in steps[:-1]:
+        holder = holder[step]
+    if steps[-1] in _REQUIRED:
+        holder[steps[-1]] = _REQUIRED[steps[-1]]
+    else:
+        del holder[steps[-1]]
+    words = next((words for begin, words in _WORDS.items() if problem.startswith(begin)), problem)
+    hint = did_you_mean(str(part), get_args(Topology)) if where == "topology" else ""
+    return [Finding(where=where, problem=words, hint=hint)]
 
 
 def _check_sense(manifest: Manifest) -> list[Finding]:
-    """What is well-formed and still cannot work."""
+    """Problems of a manifest that is well-formed and still cannot work."""
     findings: list[Finding] = []
     if not _name.match(manifest.name):
         findings.append(Finding(where="name", problem=f"{manifest.name!r} is not a name", hint=_NAME_HINT))
@@ -290,7 +298,7 @@ def _check_agents(manifest: Manifest) -> Iterator[Finding]:
         yield from _check_keys(agent, where)
         if agent.group is not None and agent.group not in groups:
             problem = f"there is no group {agent.group!r}"
-            yield Finding(where=f"{where}.group", problem=problem, hint=_meant(agent.group, groups))
+            yield Finding(where=f"{where}.group", problem=problem, hint=did_you_mean(agent.group, groups))
         if agent.group is None and manifest.topology == "federated" and groups:
             yield Finding(
                 where=f"{where}.group", problem="is missing", hint="a federated agent needs a group"
@@ -335,7 +343,7 @@ def _check_groups(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(where=f"{where}.name", problem=f"{group.name!r} is there twice")
         if group.parent is not None and group.parent not in names:
             problem = f"there is no group {group.parent!r}"
-            yield Finding(where=f"{where}.parent", problem=problem, hint=_meant(group.parent, names))
+            yield Finding(where=f"{where}.parent", problem=problem, hint=did_you_mean(group.parent, names))
         if _in_ring(group.name, parents):
             yield Finding(where=f"{where}.parent", problem="leads back to itself; groups form a tree")
 

@@ -41,7 +41,7 @@ COUNTED = ("confirmations", "trust", "usage")
 
 
 class Heard(msgspec.Struct, kw_only=True):
-    """How much of the hive took part in an answer."""
+    """The part of the hive that took part in an answer."""
 
     asked: int = 0
     answered: int = 0
@@ -193,7 +193,7 @@ class PastMembers:
 
 
 class Answer(Recalled, frozen=True, kw_only=True):
-    """What a hive answers: hits, and how much of it was heard."""
+    """The answer of a hive: hits, and the part of the hive that was heard."""
 
     completeness: float = 1.0
     """The share of the hive's memories that could have been in the answer."""
@@ -203,7 +203,7 @@ class Answer(Recalled, frozen=True, kw_only=True):
     """Members that did not answer in time, or not sensibly."""
     faults: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     candidates: int = 0
-    """How many memories the members sent, each counted once."""
+    """The number of memories the members sent, each counted once."""
     same: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
     """Per hit, other memories that say exactly the same and were left out."""
 
@@ -213,16 +213,17 @@ class Asked(Members, Protocol):
 
     @property
     def heard(self) -> Heard:
-        """How much of the hive took part."""
+        """The part of the hive that took part."""
         ...
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recall over a hive needs to know of it."""
+    """The parts of a hive that a recall needs."""
 
     members: Callable[[], Asked]
     """A fresh way to the members, for one recall."""
     embedder: Any
+    calibrate: Callable[[Any], Any]
     trust: Callable[[str | None], float]
     policy: Any
     fitting: Callable[[str], tuple[str, ...]]
@@ -230,7 +231,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     used: Callable[[Mapping[str, Sequence[str]]], None]
     """Told which memories of which member were handed out."""
     share: Callable[[int], int] = int
-    """How many of so many candidates each member is asked for."""
+    """The number of candidates, of so many wanted, that each member is asked for."""
 
     def sources(self, members: Members, ask: Ask, limit: int) -> HiveSources:
         """The members as the sources of one recall."""
@@ -238,6 +239,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         return HiveSources(
             members,
             self.embedder,
+            calibrate=self.calibrate,
             trust=self.trust,
             ask=ask,
             budget=policy.budget(limit),

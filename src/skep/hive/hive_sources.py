@@ -72,6 +72,7 @@ class HiveSources:
         members: Members,
         embedder: Embedder,
         *,
+        calibrate: Callable[[Singles], Singles],
         trust: Callable[[str | None], float],
         ask: Ask,
         budget: int = 0,
@@ -82,6 +83,7 @@ class HiveSources:
         Args:
             members: Whom to ask.
             embedder: What turns the question into a vector.
+            calibrate: Raw cosines on the common scale.
             trust: How far an agent is trusted.
             ask: What every question of this recall asks for beside its words.
             budget: At least so many candidates are wanted.
@@ -89,6 +91,7 @@ class HiveSources:
         """
         self._members = members
         self._embedder = embedder
+        self._calibrate = calibrate
         self._trust = trust
         self._template = msgspec.structs.replace(ask, embedder=embedder.fingerprint)
         self._budget = budget
@@ -113,7 +116,7 @@ class HiveSources:
         self._idf = np.zeros(len(ask.terms))
         self._held = 0.0
         self._whole = False
-        """Whether the members have sent all they hold."""
+        """True if the members have sent all they hold."""
         self._former: Ints = np.zeros(0, np.int64)
         self._surrounded: set[int] = set()
         self._memories: dict[str, Memory] = {}
@@ -158,12 +161,7 @@ class HiveSources:
 
     def calibrate(self, cosines: Singles) -> Singles:
         """Raw cosines on the common scale; nan stays nan."""
-        many = getattr(self._embedder, "calibrate_many", None)
-        if many is not None:
-            return many(cosines)
-        calibrate = self._embedder.calibrate
-        flat = [c if c != c else calibrate(c) for c in cosines.ravel().tolist()]  # noqa: PLR0124
-        return np.array(flat, dtype=np.float32).reshape(cosines.shape)
+        return self._calibrate(cosines)
 
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
@@ -225,7 +223,7 @@ class HiveSources:
         return self._pool(rows)
 
     def idf(self, terms: Sequence[str]) -> Floats:
-        """How rare each term of the question is in the whole hive; other terms count as never said."""
+        """The rarity of each term of the question in the whole hive; other terms count as never said."""
         known = dict(zip(self._ask.terms, self._idf.tolist(), strict=True))
         never = np.log1p(2 * self._held + 1)
         return np.array([known.get(term, never) for term in terms])
@@ -259,7 +257,7 @@ class HiveSources:
         return Counters(uses.astype(np.int64), confirmations.astype(np.int64), np.array(trust), last)
 
     def _least(self, authors: Sequence[str]) -> float:
-        """What is derived is trusted no more than the least trusted of its sources."""
+        """The trust in the least trusted of some authors: a derived memory deserves no more."""
         return min((self._trust(author) for author in authors), default=self._trust(None))
 
     def replaced(
@@ -276,8 +274,8 @@ class HiveSources:
         return self._pool(self._former[_best(words, self._rows["cosine"][self._former], count, count)])
 
     def heirs(self, rows: Ints) -> list[str | None]:
-        """What stands in place of each replaced row now. A member follows a chain as far as its bank knows it, and what
-        nobody has sent yet is asked for: once, and once more for each further step that only another knows.
+        """The id of the memory in place of each replaced row. A member follows a chain as far as its bank knows;
+        a memory nobody has sent yet is asked for: once, and once more for each further step that only another knows.
         """
         ends = [self._heirs[row] for row in _list(rows)]
         passed = [{end} for end in ends]
@@ -347,7 +345,7 @@ class HiveSources:
             self._memories.update({memory.id: memory for memory in self._members.fetch(homes).memories})
 
     def _home_of(self, ids: Iterable[str]) -> dict[str, str]:
-        """Who sent some memories; empty where nobody did."""
+        """The member that sent each memory; empty where nobody did."""
         return {name: self._homes[self._at[name]] if name in self._at else "" for name in ids}
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
@@ -405,7 +403,7 @@ def _best(words: Any, cosine: Any, k_words: int, k_vectors: int) -> Ints:
 
 
 def fault_of(part: Slice, ask: Ask) -> str | None:
-    """What is wrong with an answer; None when it can be used. A member may be broken or hostile."""
+    """The fault of an answer; None when it can be used. A member may be broken or hostile."""
     count, terms = len(part.ids), len(ask.terms)
     if len(part.rows) != ROW.itemsize * count or len(part.weights) != 4 * count * terms:
         return "its columns have the wrong size"

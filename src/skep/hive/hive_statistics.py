@@ -1,7 +1,7 @@
-"""What an agent asks about memories rather than for them: conflicts, strategies, outcomes, figures.
+"""Figures of the whole hive as one agent may see them: conflicts, strategies, outcomes, counts.
 
-Each speaks for the whole hive, wherever its members run: every member is asked once with a typed frame, a copy
-counts once, and the answer says who was silent.
+`Figures` asks every member once with a typed frame, wherever it runs; a copy counts once, and each answer says who was
+silent. Called by `agent_bank` and `hive`. It writes nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.bank.bank_file import BankStatus
+from skep.errors import NotFoundError
 from skep.events import mentioned, order, voided
 from skep.filters import Filter
 from skep.hive.hive_recall import faded
@@ -26,23 +27,23 @@ from skep.replication.version_vectors import Versions
 from skep.semantics.find_conflicts import CANDIDATE, age, comparable, judge, whole_words, worth_comparing
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import query_terms
-from skep.validation import clean_call, clean_count, clean_number, clean_scope, clean_text
+from skep.validation import clean_call, clean_count, clean_flag, clean_number, clean_scope, clean_text
 
 if TYPE_CHECKING:
-    from skep.bank.shared_base import Sees
     from skep.engine.embeddings import Progress
+    from skep.hive.agent_bank import AgentBank
     from skep.hive.hive import Hive
     from skep.hive.hive_recall import Heard
     from skep.lifecycle.learn import Effect, Recommendation
 
 
 STRATEGIES = 50
-"""How many strategies are looked at for a task, by words and by meaning."""
+"""The number of strategies are looked at for a task, by words and by meaning."""
 SUMMED = ("held", "reembedding", "size_bytes", "index_bytes", "links")
 
 
 class HiveStatus(BankStatus, frozen=True, kw_only=True):
-    """How a hive is doing, as one of its agents sees it; a memory counts once, however many copies there are.
+    """Counts and sizes of a hive, as one of its agents sees it; a memory counts once, however many copies there are.
 
     In a sharded hive, what was dismissed in review never reached its owners, and is not counted.
     """
@@ -62,20 +63,45 @@ class Near(msgspec.Struct, frozen=True):
     similarity: float
 
 
-class Wholly(Bank):
-    """The part of an agent's bank that speaks for the whole hive."""
+Sees = Callable[[Memory], bool]
+"""True if a read may show a memory."""
 
-    hive: Hive
-    _own: Bank | None
 
-    @property
-    def _alone(self) -> bool:
-        """Whether there is one bank only, which answers by itself."""
-        return self._own is None and self.hive.plain
+class Figures:
+    """The whole hive in figures, as one agent may see them."""
+
+    def __init__(self, hive: Hive, agent: AgentBank) -> None:
+        self.hive = hive
+        self._agent = agent
+
+    def sees(self, scope: ScopeLike | None, include_shared: bool) -> Sees | None:
+        """The test that a read with a scope puts memories to; None where everything is shown."""
+        shared = clean_flag("include_shared", include_shared)
+        if scope is None:
+            return None
+        asked = clean_scope("scope", scope, self._agent.engine.settings.label_limit, asked=True)
+        return lambda memory: asked.admits(memory.scope) or (shared and memory.scope.shared)
+
+    def shown_memory(self, memory_id: str, sees: Sees | None) -> Memory:
+        """A memory that a read may show. Of what lies outside its scope, a read does not even say that it exists."""
+        memory = self._agent.get(memory_id)
+        if sees is not None and not sees(memory):
+            raise NotFoundError(
+                f"there is no memory {memory_id!r} in that scope; ask without a scope, or with include_shared=True"
+            )
+        return memory
+
+    def shows(self, event: Event, sees: Sees | None) -> bool:
+        """True if a read may show an event: only if it may show every memory the event speaks of."""
+        if sees is None:
+            return True
+        subjects = mentioned(event)
+        found = self._agent.known(subjects)
+        return bool(subjects) and all(name in found and sees(found[name]) for name in subjects)
 
     def near(self, text: str, where: Filter, limit: int, *, copies: bool = False) -> tuple[list[Near], Heard]:
         """The memories of the whole hive that are nearest to a text; with `copies`, all that say the same."""
-        asking = self.hive.asking(self._own)
+        asking = self.hive.asking(lambda: self._agent.private)
         members = asking.members()
         sources = asking.sources(members, Ask(), limit)
         pool = sources.search(
@@ -89,8 +115,6 @@ class Wholly(Bank):
             similarity = 0.0 if math.isnan(near) else max(0.0, near)
             found += [Near(one, words, similarity) for one in (memory, *others) if one.id]
         return found, members.heard
-
-    # Conflicts
 
     def find_conflicts(
         self,
@@ -106,8 +130,8 @@ class Wholly(Bank):
 
         One question to the hive per memory that is looked at. The list says, as `missing`, who could not be asked.
         """
-        if self._alone:
-            return super().find_conflicts(
+        if self._agent.alone:
+            return self._agent.home.bank.find_conflicts(
                 memory_id,
                 threshold=threshold,
                 contradiction_fn=contradiction_fn,
@@ -118,7 +142,7 @@ class Wholly(Bank):
         bar = clean_number("threshold", threshold, 0.0, 1.0)
         clean_call("contradiction_fn", contradiction_fn)
         clean_call("progress", progress)
-        sees = self._sees(scope, include_shared)
+        sees = self.sees(scope, include_shared)
         shared = sees is None or sees(Memory(id="", kind="fact", text=""))
         missing: set[str] = set()
 
@@ -130,12 +154,14 @@ class Wholly(Bank):
                 statuses=CURRENT,
             )
             text = searched_text(memory.title, memory.text)
-            found, heard = self.near(text, where, self._engine.settings.conflict_candidates, copies=True)
+            found, heard = self.near(
+                text, where, self._agent.engine.settings.conflict_candidates, copies=True
+            )
             missing.update(heard.missing)
             return _opposed(memory, found, bar, contradiction_fn)
 
         if memory_id is not None:
-            conflicts = of(self._seen(memory_id, sees))
+            conflicts = of(self.shown_memory(memory_id, sees))
         else:
             conflicts = self._all_opposed(list(self._everything(scope, include_shared)), of, progress)
         return Listed(conflicts, asked=len(self.hive.layout.members), missing=missing)
@@ -143,7 +169,7 @@ class Wholly(Bank):
     def _everything(self, scope: ScopeLike | None, include_shared: bool) -> Iterable[Memory]:
         cursor: str | None = None
         while True:
-            page = self.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
+            page = self._agent.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
             yield from page
             if page.cursor is None:
                 return
@@ -164,8 +190,6 @@ class Wholly(Bank):
                 progress(number, len(memories))
         return list(found.values())
 
-    # Strategies and outcomes
-
     def recommend(
         self,
         task: str,
@@ -181,14 +205,16 @@ class Wholly(Bank):
         """
         from skep.lifecycle.learn import Candidate, best_of, context_match
 
-        if self._alone:
-            return super().recommend(task, k, domain=domain, scope=scope, include_shared=include_shared)
-        text = clean_text("task", task, self._engine.settings.text_limit)
+        if self._agent.alone:
+            return self._agent.home.bank.recommend(
+                task, k, domain=domain, scope=scope, include_shared=include_shared
+            )
+        text = clean_text("task", task, self._agent.engine.settings.text_limit)
         wanted = clean_count("k", k, 1, 1000)
         field = None if domain is None else clean_text("domain", domain, 500)
         asked = None if scope is None else clean_scope("scope", scope, 500, asked=True)
-        now = self._engine.now()
-        where = self._filter(scope=asked, include_shared=include_shared, kind="procedure", valid_at=now)
+        now = self._agent.engine.now()
+        where = self._agent.filter(scope=asked, include_shared=include_shared, kind="procedure", valid_at=now)
         found, heard = self.near(text, where, STRATEGIES)
         total, silent = self._counted()
         best = best_of(
@@ -200,8 +226,8 @@ class Wholly(Bank):
             domain=field,
             total=sum(part.trials for part in total),
             now=now,
-            links=lambda name: self._links_of(name, None, "both"),
-            get=lambda name: self._known([name]).get(name),
+            links=self._agent.links_of,
+            get=lambda name: self._agent.known([name]).get(name),
         )
         missing = {*heard.missing, *silent}
         return Listed(best, asked=len(self.hive.layout.members), missing=missing)
@@ -219,65 +245,55 @@ class Wholly(Bank):
         """
         from skep.lifecycle.learn import outcome_of
 
-        if self._alone:
-            return super().outcomes(memory_id, scope=scope, include_shared=include_shared)
-        sees = self._sees(scope, include_shared)
+        if self._agent.alone:
+            return self._agent.home.bank.outcomes(memory_id, scope=scope, include_shared=include_shared)
+        sees = self.sees(scope, include_shared)
         if memory_id is not None:
-            self._seen(memory_id, sees)
+            self.shown_memory(memory_id, sees)
         events = self._outcome_events(memory_id)
-        shown = [outcome_of(event) for event in events if self._shown(event, sees)]
+        shown = [outcome_of(event) for event in events if self.shows(event, sees)]
         return Listed(shown, asked=events.asked, missing=events.missing)
 
     def _outcome_events(self, memory_id: str | None = None) -> Listed[Event]:
         told = self.hive.calls.ask(OutcomesQuery(memory=memory_id), OutcomesAnswer)
         parts = list(told.answers.values())
-        if self._own is not None:
-            parts.append(outcomes_of("", self._own, OutcomesQuery(memory=memory_id)))
+        if self._agent.private is not None:
+            parts.append(outcomes_of("", self._agent.private, OutcomesQuery(memory=memory_id)))
         undone = voided({event.id: event for part in parts for event in part.undos}.values())
         found = {event.id: event for part in parts for event in part.events if event.id not in undone}
         return Listed(sorted(found.values(), key=order), asked=len(told.asked), missing=told.missing)
 
-    def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
-        """What the outcomes of the whole hive say; see `Bank.stats`. Says also how much of the hive was heard.
-
-        `redacted` counts what was taken out before this agent's own member stored it.
+    def stats(self, scope: ScopeLike | None, *, include_shared: bool) -> dict[str, Any]:
+        """Outcomes of the whole hive, counted. `redacted` counts what was taken out before this agent's own member
+        stored it.
         """
         outcomes = self.outcomes(scope=scope, include_shared=include_shared)
-        told = self._tallied(outcomes) | {"redacted": self._redacted(self._sees(scope, include_shared))}
+        home = self._agent.home.bank.stats(scope=scope, include_shared=include_shared)
+        told = Bank._tallied(outcomes) | {"redacted": home["redacted"]}  # pyright: ignore[reportPrivateUsage]
         if isinstance(outcomes, Listed):
             told |= {"completeness": outcomes.completeness, "missing": outcomes.missing}
         return told
 
-    def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
-        """What memories that were sometimes withheld do to success, in the whole hive; see `Bank.utility`."""
-        found = super().utility()
-        sees = self._sees(scope, include_shared)
+    def utility(self, scope: ScopeLike | None, *, include_shared: bool) -> list[Effect]:
+        """The effect on success of memories that were sometimes withheld."""
+        from skep.lifecycle.learn import effects
+
+        found = effects(self._outcome_events())
+        sees = self.sees(scope, include_shared)
         if sees is None:
             return found
-        memories = self._known([effect.memory for effect in found])
+        memories = self._agent.known([effect.memory for effect in found])
         return [one for one in found if one.memory in memories and sees(memories[one.memory])]
-
-    def _found(self, memory_id: str) -> Memory:
-        return self.get(memory_id)
-
-    def _shown(self, event: Event, sees: Sees | None) -> bool:
-        if sees is None:
-            return True
-        subjects = mentioned(event)
-        found = self._known(subjects)
-        return bool(subjects) and all(name in found and sees(found[name]) for name in subjects)
-
-    # Figures
 
     def status(self) -> HiveStatus:
         """Counts and sizes of the whole hive, each memory once; path, actor and schema are those of the home bank."""
-        home = super().status()
+        home = self._agent.home.bank.status()
         first = self.hive.calls.ask(StatusQuery(), StatusAnswer)
         parts, missing = self._covered(first.answers, first.missing)
         asked = len(first.asked)
         lost = self.hive.layout.lost(len(missing), asked) if parts else len(missing) / max(1, asked)
         every = [*first.answers.values(), *parts]
-        own = None if self._own is None else self._own.status()
+        own = None if self._agent.private is None else self._agent.private.status()
         waiting = {name: kind for part in every for name, kind in part.quarantined.items()}
         statuses, kinds = Counter({"quarantined": len(waiting)}), Counter(waiting.values())
         sums, events = Counter[str](), Versions()
@@ -312,7 +328,7 @@ class Wholly(Bank):
     def _covered(
         self, answers: dict[str, StatusAnswer], missing: Sequence[str]
     ) -> tuple[list[StatusAnswer], Sequence[str]]:
-        """What others hold for members that are silent; they are asked once more."""
+        """Counts that other members give for silent ones; they are asked once more."""
         if not missing or not answers:
             return [], missing
         question = StatusQuery(missing=tuple(missing))
@@ -330,7 +346,7 @@ def _opposed(
     threshold: float,
     contradiction_fn: Callable[[Memory, Memory], bool] | None,
 ) -> list[Conflict]:
-    """What of the nearest does not go together with a memory, surest first."""
+    """Conflicts of a memory with its nearest neighbours, surest first."""
     mine = whole_words(searched_text(memory.title, memory.text))
     conflicts: list[Conflict] = []
     for one in found:

@@ -1,10 +1,8 @@
-"""Who keeps what: rendezvous hashing.
+"""The layouts of a hive: which member an agent writes to, who keeps copies of a memory, who answers for it.
 
-Every member scores every key; the members with the highest scores own it. Nobody keeps a table, all members
-agree, and when one leaves only its own keys move, each to the next in its own order.
-
-The three ways to lay a hive out: which member an agent writes to, who keeps copies, who answers for
-what.
+`Shared` (single and flat), `Sharded` and `Federated` implement `Layout`. Shards are placed by rendezvous hashing: every
+member scores every key, and the members with the highest scores own it. Nobody keeps a table, all members agree, and
+when one leaves only its own keys move, each to the next in its own order. Pure; called by everything in the hive.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ MANY = 50
 
 
 def score(key: str, member: str, weight: float = 1.0) -> float:
-    """How strongly a member claims a key; a member of weight 2 gets twice the keys."""
+    """The strength of a member's claim to a key; a member of weight 2 gets twice the keys."""
     digest = blake2b(key.encode(), digest_size=8, person=_person(member)).digest()
     uniform = (int.from_bytes(digest, "big") + 0.5) / 2.0**64
     return -weight / math.log(uniform)
@@ -79,7 +77,7 @@ class Ring:
 
 
 def share(wanted: int, members: int, copies: int = REPLICATION) -> int:
-    """How many of its best each of many members looks at so that the best of all are surely among them.
+    """The number of candidates that each of many members looks at so that the best of all are surely among them.
 
     Hashing deals memories out evenly, so one member holds about `copies / members` of them, and what its agent wrote
     beside; six deviations and sixteen more leave no room for chance. Few members look at everything that is wanted.
@@ -114,7 +112,7 @@ ROOT = "root"
 
 
 class Layout(Protocol):
-    """What a topology decides."""
+    """A topology: who writes where, who keeps copies, who answers."""
 
     @property
     def kind(self) -> str:
@@ -144,11 +142,11 @@ class Layout(Protocol):
         ...
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
-        """Whether a member answers for a memory while some are missing."""
+        """True if a member answers for a memory while some are missing."""
         ...
 
     def keeps(self, member: str, memory_id: str) -> bool:
-        """Whether a member should hold a copy of a memory."""
+        """True if a member should hold a copy of a memory."""
         ...
 
     def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:
@@ -256,11 +254,11 @@ class Sharded:
         return self.unplaced.get(memory_id) or self.ring.first(memory_id)
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
-        """Whether it is the first owner that is there."""
+        """True if it is the first owner that is there."""
         return self.ring.first(memory_id, without=missing) == member or self.unplaced.get(memory_id) == member
 
     def keeps(self, member: str, memory_id: str) -> bool:
-        """Whether it is an owner."""
+        """True if it is an owner."""
         return member in self.ring.owners(memory_id)
 
     def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
@@ -272,7 +270,7 @@ class Sharded:
         return (home, member)
 
     def lost(self, missing: int, total: int) -> float:
-        """What has all its owners among the missing."""
+        """The share of memories that have all their owners among the missing."""
         return all_missing(missing, total, self.ring.replication)
 
     def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002

@@ -1,9 +1,9 @@
-"""Ask members of a hive something other than a query: one question, many answers, one deadline.
+"""Questions to the members of a hive other than a recall: one question, many answers, one deadline.
 
-Members may be in this process or anywhere on the bus; nothing here looks into their banks. Whoever is silent
-until the deadline, fails or answers something else is named in what comes back.
-
-Listing memories of a whole hive, a page at a time.
+`Calls` asks members in this process or anywhere on the bus; `Question` keeps the inbox of one question open; `Gathered`
+names whoever is silent until the deadline, fails or answers something else. `Health` knows who has been silent of late.
+`find_everywhere` and `of_members` list memories of all members page by page. Called by every object of the hive; it
+looks into no bank.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from skep.hive.gateway import HivePolicy
     from skep.hive.hive import Hive
     from skep.hive.members import Subjects
-    from skep.hive.placement import Placing
 
 
 F = TypeVar("F", bound=Frame)
@@ -73,7 +72,7 @@ class Gathered(Generic[F]):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Who did not answer."""
+        """Members that did not answer."""
         return tuple(name for name in self.asked if name not in self.answers)
 
     @property
@@ -138,7 +137,7 @@ class Question(Generic[F]):
         return len(frames) - len(self._faults)
 
     def collect(self, wait: float) -> Gathered[F]:
-        """What came until now, and what comes within `wait` seconds; members that are silent of late are not waited
+        """Answers that came until now or come within `wait` seconds; members that are silent of late are not waited
         for.
         """
         calls, listening = self._calls, self._frames.keys() - self._faults.keys()
@@ -341,18 +340,18 @@ def _shown_elsewhere(hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]) -
 
 
 def of_members(
-    hive: Placing, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
+    calls: Calls, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
 ) -> Listed[tuple[str, Memory]]:
     """Every memory of some statuses that members (all, unless named) hold, copies included."""
     where = Filter(statuses=tuple(statuses))
-    places: dict[str, int | None] = dict.fromkeys(hive.layout.members if names is None else names)
+    places: dict[str, int | None] = dict.fromkeys(calls.names() if names is None else names)
     asked, missing = len(places), set[str]()
     found: list[tuple[str, Memory]] = []
     while places:
         frames: dict[str, Frame] = {
             name: ShardFind(where=where, limit=batch, before=before) for name, before in places.items()
         }
-        told = hive.calls.ask_each(frames, ShardPage)
+        told = calls.ask_each(frames, ShardPage)
         missing |= set(told.missing)
         found += [(name, memory) for name, page in told.answers.items() for _, memory in page.found]
         places = {name: page.found[-1][0] for name, page in told.answers.items() if len(page.found) >= batch}

@@ -1,38 +1,22 @@
-"""The figures of one member: of what it answers for, so that those of all members add up without copies.
+"""A member of a hive: one bank, the shard it answers for, and what it answers on the bus.
 
-Bring every copy that should exist up to date, whoever holds it and wherever it runs.
-
-Members say what they have seen, as ranges of counters. Each is then asked once which of its events the others
-should have, looks through its log a single time for all of them, and what it names is handed on.
-
-Time in a hive: memories that fade, expire, are collected and refreshed.
-
-Fading is computed when it is read and never stored. A memory that has expired is out of every recall from
-that moment on, in every copy, because the moment is part of the memory; collecting only tidies up and says
-what went.
-
-A member of a hive: one bank, the shelf over it, and what it answers on the bus.
-
-Every handler is local: a member answers from its own bank and never asks on behalf of another, so one
-question costs one message per member and cannot multiply.
+Every handler is local: a member answers from its own bank and never asks on behalf of another, so one question costs
+one message per member and cannot multiply. Opened by `member_set`; the functions beside the class are its longer
+answers (figures, outcomes, what others lack, what has expired).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from skep.confidence import effective
-from skep.errors import InvalidInputError
 from skep.events import belongs, dot_of
 from skep.filters import Filter
 from skep.hive.bus.bus import Bus, Subscription, safe_part
 from skep.hive.gateway import HivePolicy
-from skep.hive.member_calls import Listed
 from skep.hive.messages import (
     BlastQuery,
     Envelope,
@@ -65,40 +49,18 @@ from skep.hive.messages import (
     SyncRequest,
 )
 from skep.hive.shard import Shard
-from skep.hive.traces import tracer
-from skep.hive.trust import Keeps, Paths, blast, everything, lineage
+from skep.hive.trust import Paths, blast, everything, lineage
 from skep.model import STATUSES, Event, Link, Memory
-from skep.replication.exchange import BATCH, Transfer, seen, take, without_position
+from skep.replication.exchange import Transfer, seen, take, without_position
 from skep.replication.signatures import who_acts
 from skep.replication.version_vectors import Versions
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
-    from skep.hive.hive import Hive
-    from skep.hive.member_calls import Calls
     from skep.replication.signatures import Fault, Keyring, Signers
 
 
-class Counts(Protocol):
-    """What of a member is counted."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def bank(self) -> Bank:
-        """Its bank."""
-        ...
-
-    @property
-    def shard(self) -> Shard:
-        """What it answers for."""
-        ...
-
-
-def status_of(member: Counts, query: StatusQuery) -> StatusAnswer:
+def status_of(member: Member, query: StatusQuery) -> StatusAnswer:
     """The figures of one member; with `missing`, only of what it answers for in the place of others."""
     engine = member.bank.engine
     mine = [
@@ -142,42 +104,7 @@ def outcomes_of(name: str, bank: Bank, query: OutcomesQuery) -> OutcomesAnswer:
     )
 
 
-class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair did."""
-
-    events: int = 0
-    """How many were new where they arrived."""
-    asked: int = 0
-    missing: tuple[str, ...] = ()
-    """Members that could not be asked or did not confirm; repair again when they are back."""
-    refused: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """Events that a member did not believe, and why."""
-
-    @property
-    def completeness(self) -> float:
-        """The share of the members that took part."""
-        return 1.0 - len(self.missing) / self.asked if self.asked else 1.0
-
-
-class Holds(Protocol):
-    """What of a member is needed to say what others lack."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def bank(self) -> Bank:
-        """Its bank."""
-        ...
-
-    def keeps(self, memory_id: str, member: str | None = None) -> bool:
-        """Whether a member should hold a copy."""
-        ...
-
-
-def lacking_of(member: Holds, request: RepairRequest) -> RepairEvents:
+def lacking_of(member: Member, request: RepairRequest) -> RepairEvents:
     """The events of one member that others should have; handles one batch of its log."""
     mine = seen(member.bank)
     lacking = {name: mine.minus(theirs) for name, theirs in request.seen.items() if name != member.name}
@@ -208,66 +135,12 @@ def lacking_of(member: Holds, request: RepairRequest) -> RepairEvents:
     )
 
 
-def _concerned(member: Holds, target: str, theirs: Versions, event: Event) -> bool:
+def _concerned(member: Member, target: str, theirs: Versions, event: Event) -> bool:
     return belongs(event, lambda name: member.keeps(name, target) or dot_of(name) in theirs)
 
 
-def repair(
-    calls: Calls,
-    path: Callable[[str, str], tuple[str, ...]],
-    *,
-    among: Iterable[str] | None = None,
-    batch: int = BATCH,
-) -> Repaired:
-    """Ask every member what the others lack, and hand it on.
-
-    Args:
-        calls: The way to the members.
-        path: The way a copy takes from one member to another.
-        among: The members to ask; all of them by default.
-        batch: How many events a member looks through at a time.
-    """
-    with tracer.span("hive.repair") as span:
-        standing = calls.ask(SeenRequest(), Seen, to=among)
-        known: dict[str, Versions] = {name: said.seen for name, said in standing.answers.items()}
-        missing = set(standing.missing)
-        moved, refused = 0, dict[str, str]()
-        for source in known:
-            passed = Versions()
-            while source not in missing:
-                request = RepairRequest(seen=known, passed=passed, limit=batch)
-                found = calls.ask(request, RepairEvents, to=(source,)).answers.get(source)
-                if found is None:
-                    missing.add(source)
-                    break
-                told = _hand_on(calls, found, path)
-                missing |= {name for name in found.wanted if name not in told}
-                for name, stored in told.items():
-                    moved += stored.applied
-                    refused |= stored.refused
-                    dots = ((found.events[i].actor, found.events[i].counter) for i in found.wanted[name])
-                    known[name] = known[name].merged(Versions.of(dots))
-                passed = found.passed
-                if not found.left:
-                    break
-        span.note(events=moved, missing=len(missing))
-    asked = len(standing.asked)
-    return Repaired(events=moved, asked=asked, missing=tuple(sorted(missing)), refused=refused)
-
-
-def _hand_on(
-    calls: Calls, found: RepairEvents, path: Callable[[str, str], tuple[str, ...]]
-) -> Mapping[str, ShardStored]:
-    frames = {
-        name: ShardStore(events=tuple(found.events[place] for place in places))
-        for name, places in found.wanted.items()
-    }
-    paths = {name: path(found.member, name) for name in frames}
-    return calls.ask_each(frames, ShardStored, paths=paths).answers
-
-
 def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> float:
-    """Confidence of a memory at a moment: as stored, or faded by the hour where the policy names a rate.
+    """The confidence of a memory at a moment: fading by the hour where the hive has a ttl, else by the day.
 
     >>> day_old = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
     >>> [round(effective_confidence(day_old, 86_400.0, HivePolicy(decay_per_hour=r)), 3) for r in (0, 0.01)]
@@ -276,8 +149,8 @@ def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> floa
     return effective(memory.confidence, memory.last_evidence_at, now, per_day=24 * policy.decay_per_hour)
 
 
-def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:
-    """What one member holds that has expired and was not marked yet; marked, if that is asked for."""
+def expired_of(member: Member, query: ExpiredQuery) -> ExpiredAnswer:
+    """Memories of one member that have expired and were not marked yet; marked, if that is asked for."""
 
     bank = member.bank
     engine = bank.engine
@@ -290,44 +163,6 @@ def expired_of(member: Keeps, query: ExpiredQuery) -> ExpiredAnswer:
         bank.mark(memory_id, "expired", "its time was over")
     events = tuple(without_position(event) for event in engine.log.after(before))
     return ExpiredAnswer(member=member.name, ids=tuple(marked), events=events)
-
-
-def collect(hive: Hive, *, now: float | None = None) -> Listed[str]:
-    """Mark what has expired as expired, in every copy; the ids, and who could not be asked.
-
-    Each memory is marked by one member that holds it, and the others follow. A second time finds nothing.
-    """
-    moment = hive.now() if now is None else now
-    found = hive.calls.ask(ExpiredQuery(now=moment), ExpiredAnswer)
-    wanted: dict[str, list[str]] = {}
-    gone: dict[str, None] = {}
-    for name in sorted(
-        found.answers, key=lambda name: name not in hive.members
-    ):  # those of this process first
-        fresh = [memory_id for memory_id in found.answers[name].ids if memory_id not in gone]
-        gone |= dict.fromkeys(fresh)
-        if fresh:
-            wanted[name] = fresh
-    frames: dict[str, Frame] = {n: ExpiredQuery(now=moment, mark=tuple(ids)) for n, ids in wanted.items()}
-    told = hive.calls.ask_each(frames, ExpiredAnswer)
-    missing = {*found.missing, *told.missing}
-    hive.spread(hive.registers, [e for part in told.answers.values() for e in part.events], silent=missing)
-    marked = dict.fromkeys(memory_id for part in told.answers.values() for memory_id in part.ids)
-    return Listed(marked, asked=len(found.asked), missing=missing)
-
-
-def refresh(hive: Hive, memory_id: str, *, ttl: float | None = None) -> Memory:
-    """Give a memory its full time again, in every copy."""
-    seconds = ttl or hive.policy.ttl
-    if seconds is None:
-        raise InvalidInputError(
-            "the hive has no ttl; say how many seconds the memory should live", field="ttl"
-        )
-    holder = hive.holder(memory_id) or hive.registers
-    memory = hive.changed_at(holder, lambda bank: bank.revise(memory_id, ttl=seconds))
-    if memory.status == "expired":
-        memory = hive.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "refreshed"))
-    return memory
 
 
 class Subjects:
@@ -468,11 +303,11 @@ class Member:
         return self.take(wanted, path=path) if wanted else Transfer()
 
     def concerned(self, event: Event) -> bool:
-        """Whether an event belongs here."""
+        """True if an event belongs here."""
         return belongs(event, lambda name: self.keeps(name) or self.has(name))
 
     def _sources(self, memory_id: str) -> tuple[str, ...]:
-        """Who wrote what a memory was derived from; copies bring their sources along, so this is local."""
+        """Authors of the memories that one was derived from; copies bring their sources along, so this is local."""
         memory = self.get(memory_id)
         found = () if memory is None else lineage(memory, self.get)
         return tuple(dict.fromkeys(source.agent for source in found if source.agent is not None))
@@ -480,11 +315,11 @@ class Member:
     # Local access
 
     def keeps(self, memory_id: str, member: str | None = None) -> bool:
-        """Whether this member (or another) should hold a copy of a memory."""
+        """True if this member (or another) should hold a copy of a memory."""
         return self._keeps is not None and self._keeps(member or self.name, memory_id)
 
     def has(self, memory_id: str) -> bool:
-        """Whether a memory is here, in whatever status."""
+        """True if a memory is here, in whatever status."""
         return self.get(memory_id) is not None
 
     def get(self, memory_id: str) -> Memory | None:

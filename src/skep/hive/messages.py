@@ -1,4 +1,4 @@
-"""What members of a hive say to each other: one frozen type per thing that can be said, and the envelope around it.
+"""Messages between members of a hive: one frozen type per thing that can be said, and the envelope around it.
 
 Frames are tagged msgpack, so a receiver decodes them in one step and refuses anything else with a named error. The
 envelope carries who sent it, where to answer, the trace it belongs to and the hives it has passed through. `Ask` and
@@ -75,23 +75,23 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: bytes = b""
     """One `ROW` per candidate."""
     weights: bytes = b""
-    """float32, candidates x terms: BM25 of each term without the rarity of the term, which only the asker knows. Lengths
-    are compared with the mean of the member's own bank."""
+    """float32, candidates x terms: BM25 of each term without the rarity of the term, which only the asker knows.
+    Lengths are compared with the mean of the member's own bank."""
     texts: tuple[str, ...] = ()
     """Title and text of each."""
     heirs: tuple[str, ...] = ()
-    """What was put in the place of each, as far as the bank can follow; empty where it was not replaced."""
+    """The id of the memory in place of each, as far as the bank can follow; empty where it was not replaced."""
     vectors: bytes = b""
     counters: bytes = b""
     """float64, candidates x 3: uses, confirmations, last use."""
     agents: tuple[tuple[str, ...], ...] = ()
-    """Who wrote each, and who wrote what it was derived from."""
+    """The authors of each, and of the memories it was derived from."""
     former: Slice | None = None
-    """What was replaced and matches, and what the shard has of that in its place."""
+    """Replaced memories that match, and those of the shard that stand in their place."""
     whole: bool = False
-    """Whether the bank holds nothing else of the scopes asked for, so that these have no further neighbours there."""
+    """True if the bank holds nothing else of the scopes asked for, so that these have no further neighbours there."""
     held: float = 0.0
-    """How many memories the shard answers for, estimated from the share of its candidates."""
+    """The number of memories the shard answers for, estimated from the share of its candidates."""
     having: tuple[float, ...] = ()
     """Per term, how many of them hold it."""
     matched: int = 0
@@ -136,7 +136,7 @@ class ShardQuery(msgspec.Struct, frozen=True, tag="SHARD_QUERY", kw_only=True):
 
 
 class ShardResponse(msgspec.Struct, frozen=True, tag="SHARD_RESPONSE", kw_only=True):
-    """What one member holds for a query: candidates with their raw signals, and its statistics."""
+    """The answer of one member to a query: candidates with their raw signals, and its statistics."""
 
     member: str
     slice: Slice
@@ -153,7 +153,7 @@ class ShardFetch(msgspec.Struct, frozen=True, tag="SHARD_FETCH", kw_only=True):
 
 
 class ShardFetched(msgspec.Struct, frozen=True, tag="SHARD_FETCHED", kw_only=True):
-    """What a member has of what was asked for."""
+    """Memories, links and events that a member has of those asked for."""
 
     member: str
     found: Fetched
@@ -174,7 +174,7 @@ class ShardFind(msgspec.Struct, frozen=True, tag="SHARD_FIND", kw_only=True):
 
 
 class ShardPage(msgspec.Struct, frozen=True, tag="SHARD_PAGE", kw_only=True):
-    """What a member has under a filter, each with its row there."""
+    """Memories of a member under a filter, each with its row there."""
 
     member: str
     found: tuple[tuple[int, Memory], ...] = ()
@@ -214,7 +214,7 @@ class RepairEvents(msgspec.Struct, frozen=True, tag="REPAIR_EVENTS", kw_only=Tru
     events: tuple[Event, ...] = ()
     wanted: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict[str, tuple[int, ...]])
     passed: Versions = Versions()
-    """What was looked at by now."""
+    """Events that were looked at by now."""
     left: int = 0
 
 
@@ -235,7 +235,7 @@ class Touched(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True):
-    """What one member holds of a source, or of what was derived."""
+    """Memories of one member that a source wrote, or that were derived."""
 
     member: str
     memories: tuple[Touched, ...] = ()
@@ -253,7 +253,7 @@ class ExpiredQuery(msgspec.Struct, frozen=True, tag="EXPIRED_QUERY", kw_only=Tru
 
 
 class ExpiredAnswer(msgspec.Struct, frozen=True, tag="EXPIRED_ANSWER", kw_only=True):
-    """What one member holds that has expired, or the events by which it marked that."""
+    """Expired memories of one member, or the events by which it marked them."""
 
     member: str
     ids: tuple[str, ...] = ()
@@ -289,7 +289,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, tag="STATUS_ANSWER", kw_only=Tru
     links: int = 0
     """Links that start at what is counted."""
     trials: int = 0
-    """How often procedures were tried."""
+    """The number of times procedures were tried."""
     quarantined: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """The kind of each memory that waits for review here; they stay with whoever took them in, and are not
     among those counted."""
@@ -334,16 +334,16 @@ class GossipRequest(msgspec.Struct, frozen=True, tag="GOSSIP_REQUEST", kw_only=T
     """Before I tell you anything: what do you know?"""
 
     hive: str
-    """Who asks."""
+    """The hive that asks."""
     digest: Literal["versions", "bloom", "none"] = "versions"
     salt: int = 0
-    """What the places in a Bloom digest depend on, so that the same events are not overlooked every time."""
+    """A number on which the places in a Bloom digest depend, so that the same events are not overlooked every time."""
     current: bool = False
     """Say also which memories a recall could return; to see how far all agree."""
 
 
 class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=True):
-    """What a peer knows: ranges of counters, or a Bloom filter of ids."""
+    """The events of a peer: ranges of counters, or a Bloom filter of ids."""
 
     hive: str
     seen: Versions | None = None
@@ -359,7 +359,7 @@ class GossipEvents(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
 
 
 class GossipHeard(msgspec.Struct, frozen=True, tag="GOSSIP_HEARD", kw_only=True):
-    """What became of a gossip message."""
+    """The result of a gossip message."""
 
     hive: str
     applied: int = 0
@@ -400,7 +400,7 @@ class AgentReady(msgspec.Struct, frozen=True, tag="AGENT_READY", kw_only=True):
 
 
 class AgentProgress(msgspec.Struct, frozen=True, tag="AGENT_PROGRESS", kw_only=True):
-    """How far an agent is."""
+    """The progress of an agent."""
 
     agent: str
     done: int

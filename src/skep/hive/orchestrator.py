@@ -51,12 +51,12 @@ DRAFTED = (
     *("text", "kind", "title", "domain", "agent", "scope", "tags"),
     *("confidence", "importance", "polarity", "evidence"),
 )
-"""What of a memory the gateway looks at."""
+"""Fields of a memory that the gateway looks at."""
 Effect = Literal["applied", "known", "ignored", "refused", "quarantined"]
 
 
 class Processed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one event."""
+    """The result of one event."""
 
     effect: Effect
     reason: str = ""
@@ -64,7 +64,7 @@ class Processed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch of events."""
+    """The result of a batch of events."""
 
     effects: dict[str, int]
     failed: int = 0
@@ -114,7 +114,7 @@ class Orchestrator:
     def _subscribe(self) -> Consumer:
         """Follow what other hives announce and what is fed to this agent, from the beginning."""
         bus, name = self.hive.bus, safe_part(self.agent)
-        self.hive.announce = True
+        self.hive.placement.announce = True
         stream = "skep-events"
         bus.add_stream(
             stream, StreamConfig(subjects=("hive.*.events", "hive.*.feed.>"), when_full="drop_oldest")
@@ -133,7 +133,7 @@ class Orchestrator:
 
     def query_unified(self, query: str, *, limit: int = 5, **options: Any) -> Answer:
         """Ask the agent's own memories, its hive and all peers, and rank everything once."""
-        layers = {"": self.hive.asking(self.bank.private)}
+        layers = {"": self.hive.asking(lambda: self.bank.private)}
         layers |= {name: peer.asking() for name, peer in self.peers.items()}
         asking = msgspec.structs.replace(layers[""], members=lambda: _Layers(layers))
         recaller = HiveRecaller(self.bank.engine, asking)
@@ -203,18 +203,20 @@ class Orchestrator:
         if decision.verdict == "rejected":
             return Processed(effect="refused", reason=decision.why())
         about = {frame.memory, *draft.evidence}
-        taken = self.hive.apply_via([e for e in frame.events if about.issuperset(subjects_of(e))], path)
+        taken = self.hive.placement.apply_via(
+            [e for e in frame.events if about.issuperset(subjects_of(e))], path
+        )
         if taken.refused:
             return Processed(effect="refused", reason=f"{taken.refused[0].event}: {taken.refused[0].fault}")
         if decision.verdict == "quarantined":
-            self.hive.quarantine(frame.memory, "; ".join(decision.reasons))
+            self.hive.reviews.quarantine(frame.memory, "; ".join(decision.reasons))
             return Processed(effect="quarantined", reason=decision.why())
         return Processed(effect="applied")
 
     def _changed(self, frame: FactRetracted | FactsChanged, path: tuple[str, ...]) -> Processed:
         """Changes to memories. New ones come through the gate, and a hive's registers are its own."""
         events = [e for e in frame.events if e.kind != "remember" and not is_register(e)]
-        taken = self.hive.apply_via(events, path)
+        taken = self.hive.placement.apply_via(events, path)
         if taken.refused:
             return Processed(effect="refused", reason=f"{taken.refused[0].event}: {taken.refused[0].fault}")
         return Processed(effect="applied" if taken.events else "known")

@@ -1,6 +1,9 @@
-"""Where copies go: promotion, changes that follow every copy, adoption, repair and rebalancing.
+"""Where copies of memories go in a hive, and what people decide about doubtful ones.
 
-Looking at what the gateway held back.
+`Placement` moves events between members: promotion, changes that follow every copy, repair after failures, expiry,
+and the hive as one replica for others to sync with. `Review` takes what strangers tell, and shows what the gateway
+held back.
+Called by `hive` and `agent_bank`. Both write only through members (`Member.take`, `Bank`).
 """
 
 from __future__ import annotations
@@ -10,17 +13,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from skep.errors import NotFoundError
+from skep.errors import InvalidInputError, NotFoundError
 from skep.events import UNPLACED, WITHDRAWN, stays, subjects_of
 from skep.hive.gateway import Quarantined
 from skep.hive.layouts import Sharded
 from skep.hive.member_calls import Listed, of_members
-from skep.hive.members import Member, Repaired, Subjects, repair
+from skep.hive.members import Member
 from skep.hive.messages import (
+    ExpiredAnswer,
+    ExpiredQuery,
     FactPromoted,
     FactRetracted,
     FactsChanged,
     Frame,
+    RepairEvents,
+    RepairRequest,
     Seen,
     SeenRequest,
     ShardFetch,
@@ -31,55 +38,67 @@ from skep.hive.messages import (
     SyncEvents,
     SyncRequest,
 )
+from skep.hive.traces import tracer
 from skep.hive.trust import lineage
-from skep.model import Event, Link, Memory
-from skep.replication.exchange import Transfer, seen, without_position
+from skep.model import Event, Memory
+from skep.replication.exchange import BATCH, Transfer, seen, without_position
 from skep.replication.signatures import Refused, author_of, is_register
 from skep.replication.version_vectors import Ranges, Versions
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
-    from skep.hive.bus.bus import Bus
-    from skep.hive.gateway import Gateway, HivePolicy
-    from skep.hive.layouts import Layout
+    from skep.hive.gateway import HivePolicy
     from skep.hive.member_calls import Calls
+    from skep.hive.member_set import MemberSet
     from skep.hive.trust import Trust
-    from skep.replication.signatures import Keyring
 
 
 T = TypeVar("T")
 
 
-class Placing:
-    """The half of a hive that moves events between its members."""
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a repair."""
 
-    name: str
-    layout: Layout
-    members: dict[str, Member]
-    bus: Bus
-    subjects: Subjects
-    policy: HivePolicy
-    calls: Calls
-    homes: dict[str, str]
-    """The member of every bank that writes or has written in this hive."""
-    keyring: Keyring | None
-    foreign: Versions
-    """Registers of other hives that were offered and not taken."""
-    announce: bool = False
-    """Whether promotions and retractions are also published for other hives to follow."""
-    auto_gossip: Callable[[Sequence[Memory]], int] | None = None
-    """Called with every memory that was promoted."""
+    events: int = 0
+    """The number of events that were new where they arrived."""
+    asked: int = 0
+    missing: tuple[str, ...] = ()
+    """Members that could not be asked or did not confirm; repair again when they are back."""
+    refused: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Events that a member did not believe, and why."""
+
+    @property
+    def completeness(self) -> float:
+        """The share of the members that took part."""
+        return 1.0 - len(self.missing) / self.asked if self.asked else 1.0
+
+
+class Placement:
+    """Moves events between the members of a hive."""
+
+    def __init__(self, name: str, members: MemberSet, policy: HivePolicy) -> None:
+        self.name = name
+        self.members = members
+        self.policy = policy
+        self.foreign = Versions()
+        """Registers of other hives that were offered and not taken."""
+        self.declined: Callable[[], Versions] = Versions
+        """Events that review did not take, and that count as seen."""
+        self.announce = False
+        """True if promotions and retractions are also published for other hives to follow."""
+        self.auto_gossip: Callable[[Sequence[Memory]], int] | None = None
+        """Called with every memory that was promoted."""
 
     def promote(self, home: Member, memories: Sequence[Memory], *, broadcast: set[str]) -> int:
         """Copy new memories to the members that keep them; how many copies were confirmed."""
         wanted: dict[str, list[str]] = {}
         for memory in memories:
             sources = [source.id for source in lineage(memory, home.get)] if memory.evidence else []
-            for member in self.layout.copies(home.name, memory.id, broadcast=memory.id in broadcast):
+            for member in self.members.layout.copies(home.name, memory.id, broadcast=memory.id in broadcast):
                 wanted.setdefault(member, []).extend((memory.id, *sources))
         confirmed = self._send(home, wanted)
         lacking = {name: [i for i in ids if name not in confirmed] for name, ids in wanted.items()}
-        if isinstance(self.layout, Sharded):
+        if isinstance(self.members.layout, Sharded):
             self._remember_unplaced(home, lacking)
         if self.announce:
             self._announce(home, memories)
@@ -96,18 +115,20 @@ class Placing:
                 agent=memory.agent,
                 confidence=memory.confidence,
             )
-            home.bus.publish(self.subjects.events, frame, id=f"promoted:{memory.id}", path=(self.name,))
+            home.bus.publish(
+                self.members.subjects.events, frame, id=f"promoted:{memory.id}", path=(self.name,)
+            )
 
     def _send(self, home: Member, wanted: Mapping[str, Sequence[str]]) -> set[str]:
         """Send histories to members; those that confirmed in time."""
         frames = {name: ShardStore(events=tuple(home.events_of(ids))) for name, ids in wanted.items()}
-        paths = {name: self.layout.path(home.name, name) for name in frames}
-        told = self.calls.ask_each(frames, ShardStored, paths=paths)
+        paths = {name: self.members.layout.path(home.name, name) for name in frames}
+        told = self.members.calls.ask_each(frames, ShardStored, paths=paths)
         return {name for name, stored in told.answers.items() if not stored.refused}
 
     def _remember_unplaced(self, home: Member, lacking: Mapping[str, Sequence[str]]) -> None:
         """Until its owners have it, whoever wrote a memory answers for it; also after a restart."""
-        layout = self.layout
+        layout = self.members.layout
         waiting = sorted({memory_id for ids in lacking.values() for memory_id in ids})
         if isinstance(layout, Sharded) and waiting:
             for memory_id in waiting:
@@ -135,10 +156,10 @@ class Placing:
             return 0
         frame = self._frame(bare)
         if self.announce:
-            home.bus.publish(self.subjects.events, frame, path=(self.name,))
-        if len(self.layout.members) == 1:
+            home.bus.publish(self.members.subjects.events, frame, path=(self.name,))
+        if len(self.members.layout.members) == 1:
             return 0
-        told = self.calls.ask(frame, ShardStored, path=(home.name,))
+        told = self.members.calls.ask(frame, ShardStored, path=(home.name,))
         if silent is not None:
             silent.update(told.missing)
         return len(told.answers)
@@ -163,107 +184,19 @@ class Placing:
         self.spread(holder, list(log.after(before)), silent=silent)
         return done
 
-    # Who has what
-
-    @property
-    def registers(self) -> Member:
-        """The member that writes the hive's own registers; another of this process where that is elsewhere."""
-        return self.members.get(self.layout.registers) or next(iter(self.members.values()))
-
-    def elsewhere(self) -> tuple[str, ...]:
-        """The members that are not in this process."""
-        return tuple(name for name in self.layout.members if name not in self.members)
-
-    def get(self, memory_id: str) -> Memory | None:
-        """A memory by id, from whoever has it; None if nobody does."""
-        return self.get_many([memory_id]).get(memory_id)
-
-    def get_many(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
-        """Memories by id, from whoever has them; those that nobody has are left out."""
-        found: dict[str, Memory] = {}
-        for memory_id in memory_ids:
-            here = next((m for m in (one.get(memory_id) for one in self.members.values()) if m), None)
-            if here is not None:
-                found[memory_id] = here
-        lost = [memory_id for memory_id in memory_ids if memory_id not in found]
-        if lost and self.elsewhere():
-            for part in self.calls.fetch(lost, to=self.elsewhere()).answers.values():
-                found.update({memory.id: memory for memory in part.found.memories})
-        return found
-
-    def holder(self, memory_id: str) -> Member | None:
-        """A member of this process that has a memory, the one that answers for it first; it is fetched if it is
-        only elsewhere. None if nobody has it.
-        """
-        here = [member for member in self.members.values() if member.has(memory_id)]
-        if not here and self.elsewhere():
-            self.adopt(self.registers, [memory_id])
-            here = [self.registers] if self.registers.has(memory_id) else []
-        first = (m for m in here if self.layout.first_for(m.name, memory_id, ()))
-        return next(first, here[0] if here else None)
-
-    def holder_of_event(self, event_id: str) -> Member | None:
-        """A member of this process that has an event, fetched if it is only elsewhere; None if nobody has it."""
-        for member in self.members.values():
-            if member.bank.engine.log.get(event_id) is not None:
-                return member
-        if self.elsewhere():
-            for part in self.calls.fetch((), named=[event_id], to=self.elsewhere()).answers.values():
-                if part.events:
-                    self.adopt(self.registers, subjects_of(part.events[0]))
-                    self.registers.take(part.events)
-                    return self.registers
-        return None
-
-    def adopt(self, home: Member, memory_ids: Iterable[str]) -> None:
-        """Make sure a member has memories that may be elsewhere, so that it can change them."""
-        lost: list[str] = []
-        for memory_id in memory_ids:
-            if home.has(memory_id):
-                continue
-            holder = next((m for m in self.members.values() if m is not home and m.has(memory_id)), None)
-            if holder is not None:
-                home.take(holder.events_of([memory_id]), path=self.layout.path(holder.name, home.name))
-            else:
-                lost.append(memory_id)
-        if lost and self.elsewhere():
-            for name, part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.items():
-                if part.events:
-                    home.take(part.events, path=self.layout.path(name, home.name))
-
-    def events_of(self, memory_ids: Sequence[str]) -> list[Event]:
-        """Every event that shaped some memories, from whoever has them."""
-        found: dict[str, Event] = {}
-        lost: list[str] = []
-        for memory_id in memory_ids:
-            holder = next((m for m in self.members.values() if m.has(memory_id)), None)
-            if holder is None:
-                lost.append(memory_id)
-            else:
-                found.update({event.id: event for event in holder.events_of([memory_id])})
-        if lost and self.elsewhere():
-            for part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.values():
-                found.update({event.id: event for event in part.events})
-        return list(found.values())
-
-    def links_of(self, memory_id: str) -> list[Link]:
-        """Every link that starts or ends at a memory, wherever it is kept."""
-        found: dict[Link, None] = {}
-        for member in self.members.values():
-            found |= dict.fromkeys(member.links([memory_id]))
-        if self.elsewhere():
-            for part in self.calls.fetch([memory_id], links=True, to=self.elsewhere()).answers.values():
-                found |= dict.fromkeys(part.found.links)
-        return list(found)
-
     def note_uses(self, per_home: Mapping[str, Sequence[str]]) -> None:
         """Tell members which of their memories were handed out."""
         for name, ids in per_home.items():
             member = name.removesuffix("*")
-            if member in self.layout.members:
-                self.bus.publish(self.subjects.to(member), ShardUsed(ids=tuple(ids)))
+            if member in self.members.layout.members:
+                self.members.bus.publish(self.members.subjects.to(member), ShardUsed(ids=tuple(ids)))
 
-    # Repair
+    def retire(self, member: Member) -> None:
+        """Remember a bank that leaves, so that what it wrote is still known for its own."""
+        key, entry = self.members.epitaph(member)
+        self.changed_at(self.members.registers, lambda bank: bank.set_setting(key, entry))
+
+    # Repair and expiry
 
     def repair(self, *, among: Sequence[str] | None = None) -> Repaired:
         """Bring every copy that should exist up to date; what was moved, and who could not be reached.
@@ -273,18 +206,18 @@ class Placing:
         Args:
             among: The members to ask; all of them by default.
         """
-        done = repair(self.calls, self.layout.path, among=among)
-        if isinstance(self.layout, Sharded) and not done.missing:
+        done = repair(self.members.calls, self.members.layout.path, among=among)
+        if isinstance(self.members.layout, Sharded) and not done.missing:
             for member in self.members.values():
-                if self._waiting_at(self.layout, member):
+                if self._waiting_at(self.members.layout, member):
                     member.bank.set_setting(f"{UNPLACED}{member.name}", None)
-            self.layout.unplaced.clear()
+            self.members.layout.unplaced.clear()
         for member in self.members.values():
             member.shard.reassign()
         return done
 
     def behind(self, member: Member) -> int:
-        """How many events about its memories other members of this process have and it has not."""
+        """The number of events about its memories other members of this process have and it has not."""
         known = seen(member.bank)
         lacking = Versions()
         for other in self.members.values():
@@ -298,7 +231,44 @@ class Placing:
         """After members came or went: give every owner its memories."""
         return self.repair()
 
-    # A hive as a replica
+    def collect(self, moment: float) -> Listed[str]:
+        """Mark what has expired as expired, in every copy; the ids, and who could not be asked.
+
+        Each memory is marked by one member that holds it, and the others follow. A second time finds nothing.
+        """
+        found = self.members.calls.ask(ExpiredQuery(now=moment), ExpiredAnswer)
+        wanted: dict[str, list[str]] = {}
+        gone: dict[str, None] = {}
+        for name in sorted(
+            found.answers, key=lambda name: name not in self.members
+        ):  # those of this process first
+            fresh = [memory_id for memory_id in found.answers[name].ids if memory_id not in gone]
+            gone |= dict.fromkeys(fresh)
+            if fresh:
+                wanted[name] = fresh
+        frames: dict[str, Frame] = {n: ExpiredQuery(now=moment, mark=tuple(ids)) for n, ids in wanted.items()}
+        told = self.members.calls.ask_each(frames, ExpiredAnswer)
+        missing = {*found.missing, *told.missing}
+        self.spread(
+            self.members.registers, [e for part in told.answers.values() for e in part.events], silent=missing
+        )
+        marked = dict.fromkeys(memory_id for part in told.answers.values() for memory_id in part.ids)
+        return Listed(marked, asked=len(found.asked), missing=missing)
+
+    def refresh(self, memory_id: str, ttl: float | None) -> Memory:
+        """Give a memory its full time again, in every copy."""
+        seconds = ttl or self.policy.ttl
+        if seconds is None:
+            raise InvalidInputError(
+                "the hive has no ttl; say how many seconds the memory should live", field="ttl"
+            )
+        holder = self.members.holder(memory_id) or self.members.registers
+        memory = self.changed_at(holder, lambda bank: bank.revise(memory_id, ttl=seconds))
+        if memory.status == "expired":
+            memory = self.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "refreshed"))
+        return memory
+
+    # The hive as one replica
 
     def versions(self) -> dict[str, int]:
         """Per actor, up to where nothing is missing in the hive as a whole."""
@@ -315,22 +285,15 @@ class Placing:
 
     def seen_by_members(self) -> Versions:
         """Which events any member has seen, in this process or elsewhere; who is silent has seen nothing."""
-        whole = self._seen()
-        if self.elsewhere():
-            for said in self.calls.ask(SeenRequest(), Seen, to=self.elsewhere()).answers.values():
-                whole = whole.merged(said.seen)
-        return whole
-
-    def _seen(self) -> Versions:
-        whole = self.foreign
+        whole = self.foreign.merged(self.declined())
         for member in self.members.values():
             whole = whole.merged(seen(member.bank))
+        if self.members.elsewhere():
+            for said in self.members.calls.ask(
+                SeenRequest(), Seen, to=self.members.elsewhere()
+            ).answers.values():
+                whole = whole.merged(said.seen)
         return whole
-
-    @property
-    def actor(self) -> str:
-        """The name the hive's registers are written under."""
-        return self.registers.bank.actor
 
     def events_in(self, ranges: Mapping[str, Ranges]) -> Iterator[Event]:
         """Events by ranges of counters, from whichever member has them; those of this process are asked first."""
@@ -340,8 +303,8 @@ class Placing:
             if here:
                 yield from member.bank.events_in(here.ranges)
                 left = left.minus(here)
-        if left and self.elsewhere():
-            known = self.calls.ask(SeenRequest(), Seen, to=self.elsewhere()).answers
+        if left and self.members.elsewhere():
+            known = self.members.calls.ask(SeenRequest(), Seen, to=self.members.elsewhere()).answers
             for name, said in known.items():
                 there = left.common(said.seen)
                 yield from self._events_at(name, there, said.seen)
@@ -351,16 +314,12 @@ class Placing:
         """Some events of a member elsewhere, a batch at a time."""
         while wanted:
             request = SyncRequest(seen=theirs.minus(wanted))
-            part = self.calls.ask(request, SyncEvents, to=(name,)).answers.get(name)
+            part = self.members.calls.ask(request, SyncEvents, to=(name,)).answers.get(name)
             fresh = [e for e in part.events if (e.actor, e.counter) in wanted] if part is not None else []
             if not fresh:
                 return
             yield from fresh
             wanted = wanted.minus(Versions.of((event.actor, event.counter) for event in fresh))
-
-    def apply(self, events: Iterable[Event], *, partial: bool = True) -> Transfer:  # noqa: ARG002
-        """Take events of another hive or bank: each member gets what it should keep."""
-        return self.apply_via(events, ("sync",))
 
     def apply_via(self, events: Iterable[Event], via: tuple[str, ...], *, inside: bool = False) -> Transfer:
         """Take events that came by way of others; each member gets what it should keep.
@@ -374,19 +333,19 @@ class Placing:
         known = self.seen_by_members()
         fresh = {event.id for event in listed if (event.actor, event.counter) not in known}
         total = Transfer()
-        entry = self.registers
+        entry = self.members.registers
         for member in self.members.values():
             wanted = [e for e in listed if (member is entry and self._enters(e)) or member.concerned(e)]
             if wanted:
                 path = (*via, member.name)
                 total = total.plus(member.take(wanted, path=path, inside=inside))
-        if self.elsewhere():
+        if self.members.elsewhere():
             total = total.plus(self._screened(listed, inside=inside))
         untrue = {refused.event for refused in total.refused}
         taken = [e for e in listed if e.id not in untrue]
-        if taken and self.elsewhere():
+        if taken and self.members.elsewhere():
             frame = FactsChanged(events=tuple(without_position(event) for event in taken))
-            self.calls.ask(frame, ShardStored, to=self.elsewhere(), path=via)
+            self.members.calls.ask(frame, ShardStored, to=self.members.elsewhere(), path=via)
         lost = {*total.held, *(refused.event for refused in total.refused)}
         return Transfer(
             events=len(fresh - lost),
@@ -396,32 +355,36 @@ class Placing:
         )
 
     def _screened(self, events: Iterable[Event], *, inside: bool) -> Transfer:
-        """What must not be passed on to members elsewhere, who take it for the word of this hive."""
-        if self.keyring is None:
+        """Events that must not be passed on to members elsewhere, which believe this hive."""
+        if self.members.keyring is None:
             return Transfer()
-        engine = self.registers.bank.engine
-        _, refused = self.keyring.screen(events, forgotten=engine.is_forgotten, inside=inside)
+        engine = self.members.registers.bank.engine
+        _, refused = self.members.keyring.screen(events, forgotten=engine.is_forgotten, inside=inside)
         return Transfer(refused=tuple(refused))
 
     def _foreign(self, event: Event) -> bool:
-        """Whether an event writes the registers of another hive; it counts as seen and is not taken."""
-        if not is_register(event) or event.actor in self.homes:
+        """True if an event writes the registers of another hive; it counts as seen and is not taken."""
+        if not is_register(event) or event.actor in self.members.homes:
             return False
         self.foreign = self.foreign.with_dot(event.actor, event.counter)
         return True
 
     def _enters(self, event: Event) -> bool:
-        """Whether an event that nobody is bound to keep is kept at the entrance."""
-        return not isinstance(self.layout, Sharded) or not subjects_of(event)
+        """True if an event that nobody is bound to keep is kept at the entrance."""
+        return not isinstance(self.members.layout, Sharded) or not subjects_of(event)
 
 
-class Reviewing(Placing):
-    """The part of a hive that looks at what others bring, and that people use to review."""
+class Review:
+    """Looks at what others bring, and at what the gateway held back."""
 
-    gateway: Gateway
-    trust: Trust
-    declined: dict[str, Versions]
-    """Per agent that is not trusted: events of others that were not taken."""
+    def __init__(self, placement: Placement, trust: Trust) -> None:
+        self.placement = placement
+        self.members = placement.members
+        self.policy = placement.policy
+        self.trust = trust
+        self._declined: dict[str, Versions] = {}
+        """Per agent that is not trusted: events of others that were not taken."""
+        placement.declined = self._not_taken
 
     def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
         """Take what others tell, except what was written or derived from agents this hive does not trust.
@@ -435,9 +398,9 @@ class Reviewing(Placing):
             author = about[0] if about else self._distrusted(event)
             if author is not None:
                 unwanted[event.id] = author
-                known = self.declined.get(author, Versions())
-                self.declined[author] = known.with_dot(event.actor, event.counter)
-        taken = self.apply_via([e for e in listed if e.id not in unwanted], via or ("sync",))
+                known = self._declined.get(author, Versions())
+                self._declined[author] = known.with_dot(event.actor, event.counter)
+        taken = self.placement.apply_via([e for e in listed if e.id not in unwanted], via or ("sync",))
         refused = tuple(Refused(event=name, fault="not trusted") for name in unwanted)
         return msgspec.structs.replace(taken, refused=(*taken.refused, *refused))
 
@@ -446,32 +409,34 @@ class Reviewing(Placing):
         if event.kind != "remember":
             return None
         evidence: Any = event.body.get("evidence") or ()
-        sources = self.get_many([name for name in evidence if isinstance(name, str)]) if evidence else {}
+        sources = (
+            self.members.memories([name for name in evidence if isinstance(name, str)]) if evidence else {}
+        )
         authors = [author_of(event), *(source.agent for source in sources.values())]
         least = self.policy.min_trust
         return next((a for a in authors if a is not None and self.trust.of(a) < least), None)
 
-    def _seen(self) -> Versions:
-        whole = super()._seen()
-        for author, versions in self.declined.items():
+    def _not_taken(self) -> Versions:
+        whole = Versions()
+        for author, versions in self._declined.items():
             if self.trust.of(author) < self.policy.min_trust:
                 whole = whole.merged(versions)
         return whole
 
     def quarantine(self, memory_id: str, reason: str) -> Memory | None:
         """Set a memory aside until somebody has looked, in every copy of this hive; others are not told."""
-        holder = self.holder(memory_id)
+        holder = self.members.holder(memory_id)
         if holder is None:
             return None
-        announced, self.announce = self.announce, False
+        announced, self.placement.announce = self.placement.announce, False
         try:
-            return self.changed_at(holder, lambda bank: bank.mark(memory_id, "quarantined", reason))
+            return self.placement.changed_at(holder, lambda bank: bank.mark(memory_id, "quarantined", reason))
         finally:
-            self.announce = announced
+            self.placement.announce = announced
 
-    def review(self) -> Listed[Quarantined]:
-        """What waits for somebody to look at it, oldest first, and (as `missing`) who could not be asked."""
-        listed = of_members(self, ("quarantined",))
+    def waiting(self) -> Listed[Quarantined]:
+        """Memories that wait for review, oldest first, and (as `missing`) members that could not be asked."""
+        listed = of_members(self.members.calls, ("quarantined",))
         holders: dict[str, tuple[str, Memory]] = {}
         for name, memory in listed:
             holders.setdefault(memory.id, (name, memory))
@@ -480,7 +445,7 @@ class Reviewing(Placing):
             wanted.setdefault(name, []).append(memory.id)
         frames: dict[str, Frame] = {n: ShardFetch(ids=tuple(ids), events=True) for n, ids in wanted.items()}
         reasons: dict[str, str] = {}
-        for part in self.calls.ask_each(frames, ShardFetched).answers.values():
+        for part in self.members.calls.ask_each(frames, ShardFetched).answers.values():
             for event in part.events:
                 if event.kind == "mark":
                     reasons[str(event.body.get("memory"))] = str(event.body.get("reason", ""))
@@ -494,23 +459,77 @@ class Reviewing(Placing):
     def approve(self, memory_id: str) -> Memory:
         """Let a quarantined memory into the hive."""
         holder = self._reviewed(memory_id)
-        memory = self.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "approved"))
+        memory = self.placement.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "approved"))
         sure = memory.confidence >= self.policy.broadcast_at
-        self.promote(holder, [memory], broadcast={memory.id} if sure else set())
+        self.placement.promote(holder, [memory], broadcast={memory.id} if sure else set())
         return memory
 
     def dismiss(self, memory_id: str, reason: str = "dismissed in review") -> Memory:
         """Refuse a quarantined memory for good; it stays in history."""
         holder = self._reviewed(memory_id)
-        return self.changed_at(holder, lambda bank: bank.retract(memory_id, reason))
+        return self.placement.changed_at(holder, lambda bank: bank.retract(memory_id, reason))
 
     def _reviewed(self, memory_id: str) -> Member:
         for member in self.members.values():
             memory = member.get(memory_id)
             if memory is not None and memory.status == "quarantined":
                 return member
-        holder = self.holder(memory_id)
+        holder = self.members.holder(memory_id)
         memory = None if holder is None else holder.get(memory_id)
         if holder is not None and memory is not None and memory.status == "quarantined":
             return holder
         raise NotFoundError(f"{memory_id!r} does not wait for review; `review` lists what does")
+
+
+def repair(
+    calls: Calls,
+    path: Callable[[str, str], tuple[str, ...]],
+    *,
+    among: Iterable[str] | None = None,
+    batch: int = BATCH,
+) -> Repaired:
+    """Ask every member what the others lack, and hand it on.
+
+    Args:
+        calls: The way to the members.
+        path: The way a copy takes from one member to another.
+        among: The members to ask; all of them by default.
+        batch: How many events a member looks through at a time.
+    """
+    with tracer.span("hive.repair") as span:
+        standing = calls.ask(SeenRequest(), Seen, to=among)
+        known: dict[str, Versions] = {name: said.seen for name, said in standing.answers.items()}
+        missing = set(standing.missing)
+        moved, refused = 0, dict[str, str]()
+        for source in known:
+            passed = Versions()
+            while source not in missing:
+                request = RepairRequest(seen=known, passed=passed, limit=batch)
+                found = calls.ask(request, RepairEvents, to=(source,)).answers.get(source)
+                if found is None:
+                    missing.add(source)
+                    break
+                told = _hand_on(calls, found, path)
+                missing |= {name for name in found.wanted if name not in told}
+                for name, stored in told.items():
+                    moved += stored.applied
+                    refused |= stored.refused
+                    dots = ((found.events[i].actor, found.events[i].counter) for i in found.wanted[name])
+                    known[name] = known[name].merged(Versions.of(dots))
+                passed = found.passed
+                if not found.left:
+                    break
+        span.note(events=moved, missing=len(missing))
+    asked = len(standing.asked)
+    return Repaired(events=moved, asked=asked, missing=tuple(sorted(missing)), refused=refused)
+
+
+def _hand_on(
+    calls: Calls, found: RepairEvents, path: Callable[[str, str], tuple[str, ...]]
+) -> Mapping[str, ShardStored]:
+    frames = {
+        name: ShardStore(events=tuple(found.events[place] for place in places))
+        for name, places in found.wanted.items()
+    }
+    paths = {name: path(found.member, name) for name in frames}
+    return calls.ask_each(frames, ShardStored, paths=paths).answers

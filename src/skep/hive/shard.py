@@ -34,7 +34,7 @@ EVERYTHING, NOTHING = Filter(statuses=STATUSES), Filter(statuses=("",))
 
 
 class Shard:
-    """What one member answers for.
+    """The memories one member answers for, searched by its own index.
 
     Args:
         engine: The member's bank.
@@ -63,7 +63,7 @@ class Shard:
         self._sample = None
 
     def mine(self, memory_id: str, missing: tuple[str, ...] = ()) -> bool:
-        """Whether the member answers for a memory; with `missing`, only because these members do not."""
+        """True if the member answers for a memory; with `missing`, only because these members do not."""
         if self.answers_for is None:
             return not missing
         if not missing:
@@ -107,7 +107,7 @@ class Shard:
         )
 
     def _owned(self, found: _Search) -> tuple[float, tuple[float, ...]]:
-        """How many memories the member answers for, and how many of them hold each term.
+        """The number of memories the member answers for, and how many of them hold each term.
 
         The index counts copies that others answer for as well. What share those are is told by a sample of its rows,
         which is all of them in a small bank.
@@ -136,7 +136,7 @@ class Shard:
     def _slice(
         self, found: _Search, pool: Pool, *, judged: bool = False, heirs: dict[int, str] | None = None
     ) -> Slice:
-        """What is sent of a pool; with `judged`, not all of its rows passed the filter, and each says if it does."""
+        """The slice to send of a pool; with `judged`, some rows may not pass the filter, and each says if it does."""
         ask, sources, index = found.ask, found.sources, self._engine.index
         ids = sources.ids(pool.rows)
         kept = [at for at, name in enumerate(ids) if self.mine(name, ask.missing)]
@@ -176,7 +176,7 @@ class Shard:
         )
 
     def _authors(self, ids: Sequence[str], rows: Ints) -> tuple[tuple[str, ...], ...]:
-        """Who wrote each memory, and who wrote what it was derived from."""
+        """The authors of each memory, and of the memories it was derived from."""
         known = self._engine.memories(rows.tolist())
         found: list[tuple[str, ...]] = []
         for memory_id, row in zip(ids, rows.tolist(), strict=True):

@@ -1,7 +1,7 @@
-"""One trace id for one operation, wherever in the hive it leads.
+"""Traces: one id for one operation, wherever in the hive it leads.
 
-The current trace travels in a context variable within a process and in the envelope between members. Where
-the OpenTelemetry API is installed, every span is one of its spans too; otherwise it is a line in the log
+The current trace travels in a context variable within a process and in the envelope between members. Where the
+OpenTelemetry API is installed and set up, every span is one of its spans too; otherwise it is a line in the log
 `skep.hive.trace`, e.g. `4f1c… hive.recall 3.1 ms members=20 completeness=1.0`.
 """
 
@@ -88,7 +88,7 @@ class Tracer:
 
     @property
     def listening(self) -> bool:
-        """Whether anybody would see a small step: a sink of one's own, a debug log, or OpenTelemetry at
+        """True if anybody would see a small step: a sink of one's own, a debug log, or OpenTelemetry at
         work.
         """
         return self._sink is not _log or logger.isEnabledFor(logging.DEBUG) or _otel() is not None
@@ -142,7 +142,7 @@ _otel_module: list[Any] = []
 
 
 def _otel() -> Any:
-    """What makes OpenTelemetry's tracers; None when it is not installed, or installed and not set up."""
+    """The module that makes OpenTelemetry's tracers; None when it is not installed, or installed and not set up."""
     if not _otel_module:
         try:
             from opentelemetry import trace

@@ -1,21 +1,15 @@
-"""Whom to believe: trust per agent, where a memory came from, and who may confirm it.
+"""Whom to believe in a hive: trust per agent, the lineage and the path of a memory, and how to undo one source.
 
-Trust is a replicated register in [0, 2] under `trust/<agent>`; 1 until somebody says otherwise. What is
-derived from others is trusted no more than the least trusted of them, however many steps away.
+- `Trust` is a replicated register in [0, 2] under `trust/<agent>`; 1 until somebody says otherwise. What is derived
+  from others is trusted no more than the least trusted of them, however many steps away.
+- `Paths` keeps the members and hives that a memory passed through, in the bank that holds it: per writer, stretches
+  of counters that came the same way (`path/<member>/<writer>`). A path is written only when it differs from the
+  expected one.
+- `rollback` retracts what one source wrote and what was derived from it. The blast radius is worked out first and is
+  the same value whether or not it is then applied; nothing is erased, so a rollback can itself be taken back.
 
-Which way copies came: the members and hives a memory passed through, kept in the bank that holds it.
-
-A way is the same for nearly everything one bank writes, so what is kept per writer is where the way changes:
-a register `path/<member>/<writer>` with stretches of counters. It is written only when a copy comes another
-way than was to be expected, survives a restart, and travels with the bank's other settings.
-
-Undo what one source brought into the hive, and everything that was built on it.
-
-The blast radius is worked out first and is the same value whether or not it is then applied: what the
-source wrote, what was derived from that, what it confirmed or changed, and how many copies there are. Everything
-is retracted or undone, not erased, so a rollback can itself be taken back.
-
-What one member holds that a source wrote, confirmed, or that was derived from some memories.
+Called by `hive`, `members`, `gateway` and `placement`. It writes through `Placement.changed_at` and bank settings
+alone.
 """
 
 from __future__ import annotations
@@ -44,7 +38,7 @@ if TYPE_CHECKING:
 
 
 DEPTH = 32
-"""How many steps of derivation are followed."""
+"""The number of steps of derivation are followed."""
 
 
 class Settings(Protocol):
@@ -85,7 +79,7 @@ class Trust:
         self._registers = registers
 
     def of(self, agent: str | None) -> float:
-        """How far an agent is trusted, 0 to 2."""
+        """The trust in an agent, 0 to 2."""
         value = None if agent is None else self._registers.setting(f"trust/{agent}")
         if not isinstance(value, int | float) or isinstance(value, bool) or value != value:  # noqa: PLR0124
             return TRUST_DEFAULT
@@ -191,7 +185,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
     path: tuple[str, ...]
 
     def covers(self, counter: int) -> bool:
-        """Whether a memory belongs to it."""
+        """True if a memory belongs to it."""
         return self.low <= counter and (self.high is None or counter <= self.high)
 
 
@@ -284,15 +278,15 @@ class Rollback(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     since: float | None
     written: tuple[str, ...]
-    """What it wrote."""
+    """Memories it wrote."""
     derived: tuple[str, ...]
-    """What others made of that, however many steps away."""
+    """Memories that others derived from those, however many steps away."""
     confirmations: tuple[str, ...]
     """Events by which it confirmed memories of others."""
     changes: tuple[str, ...]
     """Events by which it changed memories of others: revisions, links, marks, newest first."""
     copies: int
-    """How many copies of all this the members hold."""
+    """The number of copies of all this the members hold."""
     members: dict[str, int]
     """Copies per member."""
     texts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -325,18 +319,22 @@ def rollback(hive: Hive, source: str, *, since: float | None, dry_run: bool) -> 
         reason = f"rolled back: {source}"
         silent = set(radius.missing)
         for memory_id in (*radius.derived, *radius.written):
-            holder = hive.holder(memory_id)
+            holder = hive.members.holder(memory_id)
             if holder is not None:
-                hive.changed_at(holder, lambda bank, m=memory_id: bank.retract(m, reason), silent=silent)
+                hive.placement.changed_at(
+                    holder, lambda bank, m=memory_id: bank.retract(m, reason), silent=silent
+                )
         for event_id in (*radius.changes, *radius.confirmations):
-            holder = hive.holder_of_event(event_id)
+            holder = hive.members.holder_of_event(event_id)
             if holder is not None:
-                hive.changed_at(holder, lambda bank, e=event_id: bank.undo(e, reason), silent=silent)
+                hive.placement.changed_at(
+                    holder, lambda bank, e=event_id: bank.undo(e, reason), silent=silent
+                )
     return msgspec.structs.replace(radius, applied=True, missing=tuple(sorted(silent)))
 
 
 def blast_radius(hive: Hive, source: str, *, since: float | None) -> Rollback:
-    """What a rollback would touch, asked of every member: what the source wrote, then what was built on it."""
+    """The reach of a rollback, asked of every member: memories of the source, then those built on them."""
     found = hive.calls.ask(BlastQuery(source=source, since=since), BlastAnswer)
     missing = set(found.missing)
     memories: dict[str, Touched] = {}
@@ -434,7 +432,7 @@ def everything(bank: Bank, status: str | None = None) -> Iterator[Memory]:
 
 
 def _wrote(bank: Bank, memory: Memory, query: BlastQuery) -> bool:
-    """Whether the source wrote it since then; when it was written counts, not the date it claims."""
+    """True if the source wrote it since then; when it was written counts, not the date it claims."""
     if query.source not in (memory.agent, memory.source):
         return False
     if query.since is None or memory.created_at >= query.since:

@@ -1,11 +1,11 @@
 """BM25 over posting lists: the format of a segment's words, and the scores of a query.
 
-A posting carries a small number, its *class*, instead of a score: rows of one length with one count of a term share a
-class, so a table of a few hundred numbers turns classes into BM25 parts for the mean length that the bank has at that
-moment. Scores therefore do not depend on how the bank is cut into segments.
+A posting carries a small number, its *class*, instead of a score: rows of one length with one count of a term share
+a class, so a table of a few hundred numbers turns classes into BM25 parts for the mean length that the bank has at
+that moment. Scores therefore do not depend on how the bank is cut into segments.
 
-`segment_builder` makes postings, `index` asks for scores. The compiled core (`core/bm25.c`) finds the best rows in the
-same way; the numpy code here is its oracle, and serves where the core is not built.
+`segment_builder` makes postings, `index` asks for scores. The compiled core (`core/bm25.c`) finds the best rows in
+the same way; the numpy code here is its oracle, and serves where the core is not built.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
     Small = NDArray[np.uint32]
     Pairs = NDArray[np.uint64]
+    Floats = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
 
 K1 = 1.2
 B = 0.75
@@ -60,7 +60,7 @@ def impact(count: Array, length: Array, mean_length: float) -> NDArray[np.float3
 
 
 def idf(total: int, found: Array) -> NDArray[np.float64]:
-    """How rare terms are, given in how many of `total` rows each was found."""
+    """Rarity of terms (inverse document frequency), from how many of `total` rows hold each."""
     there = np.asarray(found, dtype=np.float64)
     odds = (total - there + 0.5) / (there + 0.5)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -134,7 +134,7 @@ def postings_of(
 
 
 def offsets(sizes: Array) -> Ints:
-    """Where each of some groups begins, and where the last ends."""
+    """The start of each of some groups, and the end of the last."""
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
@@ -163,11 +163,6 @@ def _classes(counts: Small, lengths: Ints, docs: Small) -> tuple[Array, Small, S
     )
 
 
-if TYPE_CHECKING:
-    Floats = NDArray[np.float32]
-    Mask = NDArray[np.bool_]
-
-
 class Lookup(NamedTuple):
     """The terms of a query as the index knows them."""
 
@@ -181,7 +176,7 @@ class Lookup(NamedTuple):
     found: Ints
     """In how many live rows each term stands."""
     rarity: NDArray[np.float64]
-    """How rare each term is."""
+    """Inverse document frequency of each term."""
 
 
 def look_up(table: Table, terms: Sequence[str]) -> Lookup:
@@ -255,7 +250,7 @@ def best_matches(scores: Floats, rows: Ints, mask: Mask, k: int) -> tuple[Ints, 
 
 
 def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
-    """What each term (column) gives to each slot (row); slot -1 gives zeros."""
+    """The BM25 part of each term (column) for each slot (row); slot -1 gives zeros."""
     out = np.zeros((len(slots), len(terms)), dtype=np.float32)
     if not len(terms) or not len(slots) or not table.live:
         return out

@@ -1,15 +1,9 @@
-"""Where segments are kept: in a folder shared by any number of processes, or in memory.
+"""Catching up: keep an index in step with its store by writing, merging and erasing segments.
 
-Keeping an index in step with its store: catching up, writing segments, merging them, erasing.
-
-Whoever writes holds the folder's lock and, holding it, first catches up with the store. So what was forgotten
-before the lock was taken is never written, and what is forgotten later is erased by whoever forgets it, who
-waits for the lock.
-
-One segment without some of its rows, which is what forgetting leaves of it.
-
-What stays keeps its order and its sketch, so that nothing is sorted or sketched again; otherwise it is what
-`builder.merge` would make of the one segment.
+Segments are kept on a shelf: a folder shared by any number of processes, or memory. Whoever writes holds the
+folder's lock and, holding it, first catches up with the store. So what was forgotten before the lock was taken is
+never written, and what is forgotten later is erased by whoever forgets it, who waits for the lock. Only `index`
+calls this module.
 """
 
 from __future__ import annotations
@@ -45,6 +39,7 @@ from skep.index.segment_files import (
     write_file,
 )
 from skep.index.segment_reader import Segment, shown
+from skep.runtime import gc_paused
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -54,6 +49,9 @@ if TYPE_CHECKING:
     from skep.filters import IndexRow, IndexSource
     from skep.index.segment_files import Arrays
 
+    Ints = NDArray[np.int64]
+    Array = NDArray[Any]
+    Flags = NDArray[np.bool_]
 
 VITAL = ("rows", "order", "gone", "words.offsets", "tag_offsets")
 """Small arrays that lead to everything else; checked whenever a segment is opened."""
@@ -87,8 +85,7 @@ class Shelf:
 
     def load(self) -> tuple[list[Segment], Frame | None, int]:
         """The segments on the shelf, their frame, and the newest event they know. Nothing if any is damaged."""
-        self._generation = self._frame_name = None
-        self._files = {}
+        self.let_go()
         manifest = load_manifest(self.folder, self.owner) if self.folder is not None else None
         if manifest is None or self.folder is None:
             return [], None, 0
@@ -96,14 +93,14 @@ class Shelf:
             segments = [self._open_segment(self.folder, listed) for listed in manifest.segments]
             frame = self._open_frame(self.folder, manifest.frame) if manifest.frame else None
         except BadFileError:
-            self._files = {}
+            self.let_go()
             return [], None, 0
         self._generation, self._frame_name = manifest.generation, manifest.frame
         return segments, frame, manifest.position
 
     @property
     def moved(self) -> bool:
-        """Whether another process changed the folder since it was loaded or published."""
+        """True if another process changed the folder since it was loaded or published."""
         if self.folder is None or not self.writable:
             return False
         manifest = load_manifest(self.folder, self.owner)
@@ -145,8 +142,7 @@ class Shelf:
 
     def clear(self) -> None:
         """Delete every file of the index. Call it with the lock held."""
-        self._generation = self._frame_name = None
-        self._files = {}
+        self.let_go()
         if self.folder is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.folder, NAME))
@@ -161,6 +157,15 @@ class Shelf:
             except BadFileError:
                 bad.append(name)
         return bad
+
+    def whole(self) -> bool:
+        """True if no file in use was cut off since it was mapped."""
+        return all(file.whole for file in self._files.values())
+
+    def let_go(self) -> None:
+        """Use no file any more."""
+        self._generation = self._frame_name = None
+        self._files = {}
 
     def check(self, segments: Sequence[Segment]) -> None:
         """Read every byte of some segments.
@@ -185,7 +190,9 @@ class Shelf:
         file.verify()
         arrays = file.arrays()
         try:
-            return Frame(*(arrays[field] for field in Frame._fields))
+            return Frame(
+                *(arrays[field].copy() for field in Frame._fields)
+            )  # small, and needed by every search
         except KeyError as error:
             raise BadFileError(f"{name}: no {error}") from error
 
@@ -193,10 +200,6 @@ class Shelf:
 def _fresh() -> str:
     """A name that no other process will choose."""
     return os.urandom(8).hex()
-
-
-if TYPE_CHECKING:
-    Ints = NDArray[np.int64]
 
 
 SEGMENT_ROWS = 1 << 18
@@ -212,7 +215,7 @@ CHUNK = 1024
 LARGE = 1 << 12
 """Building a segment of so many rows leaves enough unused memory behind to be worth handing back."""
 FAILURES = (BadFileError, IndexError, ValueError, MemoryError)
-"""What reading a damaged file may end in."""
+"""Exceptions that reading a damaged file may end in."""
 PATIENCE = 60.0
 """Seconds to wait for another process that builds, when there is no way around it."""
 
@@ -263,6 +266,8 @@ class Upkeep:
 
     def refresh(self) -> int:
         """Catch up with the store; returns the position reached."""
+        if not self.shelf.whole():
+            self.drop()
         head = self._source.head()
         if self._source.fingerprint() != self._fingerprint:
             self._open()
@@ -356,7 +361,6 @@ class Upkeep:
     def _contents(self, rows: Iterator[IndexRow], head: int) -> Iterator[tuple[Content, int]]:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
         from skep.index.segment_builder import Builder
-        from skep.runtime import uncollected
         from skep.storage.full_text import handed_over
 
         entries = list(self.table.tail.entries.values())
@@ -364,7 +368,11 @@ class Upkeep:
         builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position
-        while (last := uncollected(lambda builder=builder: builder.add_next(rows, CHUNK))) is not None:
+        while True:
+            with gc_paused():
+                last = builder.add_next(rows, CHUNK)
+            if last is None:
+                break
             position = max(position, last)
             if builder.count >= SEGMENT_ROWS:
                 yield builder.finish(), position
@@ -393,7 +401,7 @@ class Upkeep:
     def _merged(
         self, segments: Sequence[Segment], keep: Sequence[NDArray[np.bool_]], *, oldest: bool
     ) -> Content:
-        """What is kept of some segments. Nothing damaged gets into a new file, where its checksum would be right."""
+        """The kept rows of some segments. Nothing damaged gets into a new file, where its checksum would be right."""
         from skep.index.segment_builder import merge
 
         self.shelf.check(segments)
@@ -467,6 +475,7 @@ class Upkeep:
                 if not lock.held:
                     raise BusyError("another process is building the index; try again in a minute")
                 self.shelf.clear()
+        self.shelf.let_go()
         self._show([], None, 0)
 
 
@@ -491,13 +500,8 @@ def _worth_merging(segment: Segment, live: int, above: int) -> bool:
     return live < RATIO * above or 2 * live < segment.count
 
 
-if TYPE_CHECKING:
-    Array = NDArray[Any]
-    Flags = NDArray[np.bool_]
-
-
 def trimmed(segment: Segment, keep: Flags, *, oldest: bool) -> Content:
-    """What a segment holds of some rows of another.
+    """The content of a segment that holds some rows of another.
 
     Args:
         segment: What is left whole.

@@ -1,13 +1,14 @@
 """Columns: the fields of a row that filters and ranking read, as numbers; timelines, read off the columns.
 
-Strings become 64-bit keys. Keys need no dictionary, so opening an index parses nothing, and no word stands in it in the
-clear. Zero means "no value". Two of a million different strings share a key with a probability below one in ten million.
+Strings become 64-bit keys. Keys need no dictionary, so opening an index parses nothing, and no word stands in it in
+the clear. Zero means "no value". Two of a million strings share a key with a probability below one in ten million.
 
-Each column has a default; a segment in which every row has it does not store the column. Where every row has the same
-other value, that is stored once.
+Each column has a default; a segment in which every row has it does not store the column. Where every row has the
+same other value, that is stored once.
 
-The rows of a scope in the order of their times are its *timeline*; a pause or another kind of memory parts it. Recalls
-ask for the same few scopes again and again, so the timelines of the last question are kept until a row changes.
+The rows of a scope in the order of their times are its *timeline*; a pause or another kind of memory parts it.
+Recalls ask for the same few scopes again and again, so the timelines of the last question are kept until a row
+changes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.index.row_table import Table
+
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -63,9 +67,6 @@ def scope_key(user: str | None, project: str | None, session: str | None) -> int
     return int.from_bytes(blake2b(joined, digest_size=8).digest(), "little") or 1
 
 
-if TYPE_CHECKING:
-    Array = NDArray[Any]
-
 UNKNOWN = 255
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 STATUS_CODES = {status: code for code, status in enumerate(STATUSES)}
@@ -74,7 +75,7 @@ SCHEMA = ",".join((*KINDS, "|", *STATUSES))
 
 
 class Column(NamedTuple):
-    """How a column is stored, and the number that stands for the values of some fields of a row."""
+    """The storage type of a column, and the number that stands for the values of some fields of a row."""
 
     dtype: str
     default: float
@@ -181,9 +182,6 @@ def spread(stored: Array, count: int) -> Array:
     return stored if len(stored) == count else repeated(stored[:1], count)
 
 
-if TYPE_CHECKING:
-    Ints = NDArray[np.int64]
-
 MOST = 1 << 22
 """Entries of columns that one question may look at."""
 FEW = 8
@@ -197,7 +195,7 @@ class Lines(NamedTuple):
     members: Ints
     """The slots of all of them, ascending."""
     place: Ints
-    """Where in the lines each member stands."""
+    """The place of each member in the lines."""
     slots: Ints
     """The members in the order of scope, time and row."""
     part: Ints

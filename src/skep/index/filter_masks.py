@@ -46,7 +46,7 @@ class Admitted:
         self.mask = mask
         self.count = int(np.count_nonzero(mask))
         self.all = self.count == len(mask)
-        """Whether it is every slot there is."""
+        """True if it is every slot there is."""
 
     @cached_property
     def slots(self) -> Ints:
@@ -61,7 +61,7 @@ Moments = tuple[tuple[float, float], tuple[float, float]]
 
 
 def _hold(moments: Moments, times: Times) -> bool:
-    """Whether what holds at some moments is true at these times."""
+    """True if what holds at some moments holds at these times."""
     (low, high), (first, last) = moments
     at, now = times
     return (at is None or low <= at < high) and (now is None or first <= now < last)
@@ -95,12 +95,12 @@ class Masks:
         self._standing: Parts = OrderedDict()
         self._narrowing: Parts = OrderedDict()
         self._whole: OrderedDict[tuple[Any, ...], tuple[Moments, Admitted]] = OrderedDict()
-        """What whole filters admit, and while it holds."""
+        """Whole filters: the slots they admit, and the moments while that holds."""
         self._version = table.version
         """Of the table that whole filters were decided for."""
 
     def admitted(self, where: Filter) -> Admitted:
-        """What a filter admits now."""
+        """The slots that a filter admits now."""
         if self._version != self.table.version:
             self._whole.clear()
             self._version = self.table.version
@@ -115,7 +115,7 @@ class Masks:
         return known[1]
 
     def _decided(self, where: Filter, key: tuple[Any, ...], times: Times) -> tuple[Moments, Admitted]:
-        """What a filter admits, from its parts."""
+        """The slots that a filter admits, from its parts."""
         count = self.table.count
         standing = self._part(self._standing, key[:STANDING], where, times, _stands)
         mask = standing.mask[:count] & self.table.alive[:count]
@@ -158,7 +158,7 @@ def _narrows(table: Table, where: Filter, part: slice, mask: Mask) -> Moments:
 
 
 def _key(where: Filter) -> tuple[Any, ...]:
-    """What decides a filter, but for the moments it is asked for: its standing part, then its narrowing part."""
+    """The conditions of a filter without the moments it is asked for: its standing part, then its narrowing part."""
     return (
         where.statuses,
         where.min_confidence,

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from skep.filters import Filter, IndexSource
     from skep.index.columns import Timelines
     from skep.index.filter_masks import Admitted
-    from skep.index.quantisation import Query
     from skep.index.row_table import Table
 
     Ints = NDArray[np.int64]
@@ -75,7 +74,7 @@ class Neighbours(NamedTuple):
 
 
 class IndexStats(NamedTuple):
-    """What the index holds."""
+    """Sizes and position of an index."""
 
     segments: int
     tail: int
@@ -87,7 +86,7 @@ class IndexStats(NamedTuple):
     """On disk."""
     position: int
     drift: int
-    """How far the position lies behind the store."""
+    """Events that the position lies behind the store."""
 
 
 class SegmentIndex:
@@ -130,7 +129,7 @@ class SegmentIndex:
                 with the same one again, it is not looked what changed.
         """
         with self._lock:
-            if turn is None or turn != self._turn:
+            if turn is None or turn != self._turn or not self._upkeep.shelf.whole():
                 self._upkeep.refresh()
                 self._renew()
                 self._turn = turn if self._upkeep.position == self._source.head() else None
@@ -161,14 +160,15 @@ class SegmentIndex:
 
         def answer() -> Pool:
             table, admitted = self._upkeep.table, self._masks.admitted(where)
-            best = self._best(table, terms, vector, admitted, k_words, k_vectors, term_weights)
-            with_vectors = 0 if vector is None or not table.dim else _having_vectors(table, admitted)
+            measured = self._measured(vector)
+            best = self._best(table, terms, measured, admitted, k_words, k_vectors, term_weights)
+            with_vectors = 0 if measured is None else _having_vectors(table, admitted)
             return _pool(table, table.rows[best.slots], best, with_vectors)
 
         return self._trusting(answer)
 
     def admits(self, where: Filter) -> bool:
-        """Whether a filter admits anything."""
+        """True if a filter admits anything."""
         return self._trusting(lambda: self._masks.admitted(where).count > 0)
 
     def similar(self, vector: Singles, where: Filter, k: int) -> Pool:
@@ -221,11 +221,11 @@ class SegmentIndex:
             slots = table.slots_of(rows)
             words = term_parts(table, list(dict.fromkeys(terms)), slots).sum(axis=1)
             cosine = np.full(len(rows), np.nan, dtype=np.float32)
-            query = self._unit(vector)
-            if query is not None:
+            measured = self._measured(vector)
+            if measured is not None:
                 order = np.argsort(slots, kind="stable")
                 order = order[slots[order] >= 0]
-                cosine[order] = cosines_of(table, slots[order], query)
+                cosine[order] = cosines_of(table, slots[order], turned(*measured))
             return _pool(table, rows, Best(slots, words, cosine, 0), 0)
 
         return self._trusting(answer)
@@ -254,7 +254,7 @@ class SegmentIndex:
         return self._trusting(answer)
 
     def idf(self, terms: Sequence[str]) -> Floats:
-        """How rare each term is in the whole bank."""
+        """Inverse document frequency of each term in the whole bank."""
 
         def answer() -> Floats:
             return look_up(self._upkeep.table, terms).rarity
@@ -285,7 +285,7 @@ class SegmentIndex:
         return self._trusting(answer)
 
     def stats(self) -> IndexStats:
-        """What the index holds, and how far it lies behind."""
+        """Sizes of the index, and how far it lies behind the store."""
         with self._lock:
             table = self._upkeep.table
             return IndexStats(
@@ -362,16 +362,11 @@ class SegmentIndex:
         norm = math.sqrt(query.dot(query))
         return (query, norm) if math.isfinite(norm) and norm > 0 else None
 
-    def _unit(self, vector: Singles | None) -> Query | None:
-        """A query vector of length 1, turned; None if it has no direction."""
-        measured = self._measured(vector)
-        return None if measured is None else turned(*measured)
-
     def _best(
         self,
         table: Table,
         terms: Sequence[str],
-        vector: Singles | None,
+        measured: tuple[Singles, float] | None,
         admitted: Admitted,
         k_words: int,
         k_vectors: int,
@@ -382,13 +377,11 @@ class SegmentIndex:
         if runtime.native is None:
             scores = score_words(table, terms, weights)
             slots, words_total = best_matches(scores, table.rows, admitted.mask, k_words)
-            query = self._unit(vector)
-            if query is None:
-                cosine = np.full(len(slots), np.nan, dtype=np.float32)
-            else:
-                slots, cosine = self._scanner.pool(table, query, admitted, slots, k_vectors)
+            cosine = np.full(len(slots), np.nan, dtype=np.float32)
+            if measured is not None:
+                slots, cosine = self._scanner.pool(table, turned(*measured), admitted, slots, k_vectors)
             return Best(slots, scores[slots], cosine, words_total)
-        measured, near, room = self._measured(vector), None, k_words
+        near, room = None, k_words
         if measured is not None:
             near = self._scanner.near(table, packed(*measured), admitted, k_vectors)
             room += k_vectors
@@ -408,7 +401,7 @@ def _best_first(table: Table, best: Best) -> Ints:
 
 
 def _having_vectors(table: Table, admitted: Admitted) -> int:
-    """How many of the admitted slots have a vector."""
+    """The number of admitted slots that have a vector."""
     if table.all_vectors:
         return admitted.count
     return int(np.count_nonzero(table.has_vector[admitted.slots]))

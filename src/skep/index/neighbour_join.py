@@ -1,10 +1,10 @@
 """Neighbour join: which rows are near which, for many rows in one pass over the bank.
 
-Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the axes
-along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the product of
-the lengths that two rows have there (Cauchy and Schwarz), so no pair is lost. The whole codes of the pairs that are left
-decide. The compiled loop (`core/near_pairs.c`) sees rows through a lens in small whole numbers and adds what rounding
-may cost to the bound; it is three times as fast. `index` calls it for maintenance.
+Products of matrices replace a search per row. Where many rows are asked for, they are seen through a *lens*: the
+axes along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the
+product of the lengths that two rows have there (Cauchy and Schwarz), so no pair is lost. The whole codes of the
+pairs that are left decide. The compiled loop (`core/near_pairs.c`) sees rows through a lens in small whole numbers
+and adds what rounding may cost to the bound; it is three times as fast. `index` calls it for maintenance.
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float32]
     Codes = tuple[NDArray[np.int8], Floats]
-
 
 BLOCK = 256
 """Rows of the bank that are read and multiplied at once; what is made of them stays in a processor's cache."""
@@ -37,9 +34,9 @@ ASKED = 1024
 TURN = 8192
 """Rows asked for per pass over the bank."""
 LOW = 8 / 15
-"""How far the coarse half of a code may be from the whole along one axis, in steps of its scale."""
+"""Largest error of the coarse half of a code along one axis, in steps of its scale."""
 ROUNDED = 0.002
-"""What the roundings of a product may come to."""
+"""Largest sum of the roundings of a product."""
 COLUMNS, SHARE = 64, 4
 """Columns of a lens: so many, or a quarter of the dimension if that is more. Two of them are no axes."""
 UNSEEN = 0.95
@@ -101,7 +98,7 @@ class Lens(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether there are no axes."""
+        """True if there are no axes."""
         return not self.axes.shape[1]
 
     def asked(self, vectors: Floats) -> Floats:
@@ -278,7 +275,7 @@ class Small(NamedTuple):
     def join(
         self, codes: Codes, local: Ints, queries: Floats, columns: Ints, places: Ints
     ) -> tuple[int, int]:
-        """Put the pairs that may be near into two arrays; returns how many rows were looked at, how many pairs found."""
+        """Put the pairs that may be near into two arrays; returns the rows looked at and the pairs found."""
         return runtime.native.join(*codes, local, *self, queries, columns, places)
 
 
@@ -292,7 +289,7 @@ class Closer:
         self._other = np.empty_like(self._one)
 
     def look(self, rows: Rows, row: Ints, column: Ints) -> NDArray[np.bool_]:
-        """Which pairs may still reach the bar."""
+        """One flag per pair: it may still reach the bar."""
         if len(row) > DENSE * len(
             rows.slots
         ):  # where many are alike, all against all costs less than pair by pair

@@ -1,20 +1,18 @@
-"""A fixed turn of the axes that makes coordinates alike, so that few bits describe each of them well.
+"""Quantisation: vectors as codes, exact enough to rank with and small enough to scan.
 
-Embeddings have a few large coordinates and many small ones. A Walsh-Hadamard matrix with some signs flipped
-spreads every vector evenly and keeps angles. It holds nothing but ones and minus ones, and coordinates are
-rounded to whole numbers small enough for their sums to be exact, so the turned vector is the same on every
-machine and for any number of rows at once. A query is turned, and rows are turned back, in the same manner. Where
-the dimension is no power of two, the largest one that fits is turned at the front, and then at the back.
+A unit vector is first rotated: a Walsh-Hadamard matrix with some signs flipped spreads its few large coordinates
+evenly and keeps angles. Coordinates are rounded to whole numbers small enough for their sums to be exact, so the
+rotated vector is the same on every machine and for any number of rows at once. Where the dimension is no power of
+two, the largest one that fits is rotated at the front, and then at the back.
 
-Vectors as codes: exact enough to rank with, small enough to scan.
+Then it is kept twice. As a *fine code*: 8 + 4 bits per dimension (`high` and `low`) with one scale per row, which
+depends on nothing else, so that its cosine is the same wherever the row is stored. And as a *sketch*: the signs of
+its coordinates after the bank's mean is taken away and the axes are rotated once more. Of long vectors only the 256
+axes along which the bank varies most are sketched. The *frame* (mean and axes) only serves the sketch; all segments
+of one index share it.
 
-A unit vector is first turned (see `turning`) and then kept twice. As a *fine code*: 8 + 4 bits per dimension
-(`high` and `low`) with one scale per row, which depends on nothing else, so that its cosine is the same wherever
-the row is stored. And as a *sketch*: the signs of its coordinates after the bank's mean is taken away and the axes
-are turned once more. Signs are scanned by counting bits; the fine code decides. Of long vectors only the
-256 axes along which the bank varies most are sketched.
-
-The *frame* (mean and axes) only serves the sketch. All segments of one index share it.
+`segment_builder` and the tail encode, searches decode. Pure functions of arrays; the compiled core encodes many
+rows.
 """
 
 from __future__ import annotations
@@ -32,11 +30,9 @@ from skep.runtime import ALONE, alone, product
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Doubles = NDArray[np.float64]
-
+    Words = NDArray[np.uint64]
 
 EXACT_BITS, DOUBLE_BITS = 24, 53
 """Whole numbers of so many bits are exact in single and double precision, in whatever order they are added."""
@@ -72,7 +68,7 @@ def _turned(rows: Floats) -> Floats:
 
 @lru_cache(maxsize=8)
 def constants(dim: int) -> tuple[Floats, float, float, float]:
-    """What a compiled turn needs: the signs, a length of 1 before rounding and back, and how much a part shrinks."""
+    """Constants of a compiled rotation: the signs, a length of 1 before rounding and back, the factor of a part."""
     size, unit = 1 << (dim.bit_length() - 1), _unit(dim)
     return _signs(size), float(unit), float(1 / unit), float(_shrink(slice(0, size)))
 
@@ -114,7 +110,7 @@ def packed(vector: Floats, length: float) -> bytes:
 
 @lru_cache(maxsize=8)
 def _one(dim: int) -> tuple[Floats, float, float]:
-    """What turning a single vector needs: the signs, how much a part shrinks, and a length of 1 in steps."""
+    """Constants of rotating one vector: the signs, the factor of a part, and a length of 1 in steps."""
     size = 1 << (dim.bit_length() - 1)
     return _signs(size), size**-0.5, unit_of_one(dim)
 
@@ -146,7 +142,7 @@ def _sides(size: int) -> tuple[int, int]:
 
 
 def _unit(dim: int) -> np.float32:
-    """What a length of 1 becomes before rounding: no sum of a unit vector's coordinates leaves the exact range."""
+    """A length of 1 before rounding: no sum of a unit vector's coordinates leaves the exact range."""
     return np.float32(2 ** int(np.log2(2**EXACT_BITS / (2 * dim**0.5))))
 
 
@@ -169,7 +165,7 @@ def _hadamard(size: int, kind: str = "f") -> Any:
 
 @lru_cache(maxsize=4)
 def _signs(size: int) -> Floats:
-    """Which axes are flipped before they are mixed."""
+    """Signs: the axes that are flipped before they are mixed."""
     return flips(b"skep", size)
 
 
@@ -177,10 +173,6 @@ def flips(name: bytes, count: int) -> Floats:
     """Ones and minus ones as if by chance, the same wherever they are asked for by this name."""
     bits = np.unpackbits(np.frombuffer(shake_128(name).digest(count // 8 + 1), dtype=np.uint8))[:count]
     return bits.astype(np.float32) * 2 - 1
-
-
-if TYPE_CHECKING:
-    Words = NDArray[np.uint64]
 
 
 WORD = 64
@@ -235,7 +227,7 @@ class Query(NamedTuple):
 
     @property
     def worth(self) -> float:
-        """What a step of it times a step of a fine code is worth, per unit of the row's scale."""
+        """The product of a step of it and a step of a fine code, per unit of the row's scale."""
         return worth_of(len(self.steps))
 
 

@@ -1,8 +1,8 @@
 """Table: every row that an index knows, under one numbering. Tail: the rows that are newer than the segments.
 
-A *slot* is a place in that numbering: the segments first, oldest to newest, then the tail, which lies in memory and is
-searched exactly. A row that was changed or forgotten leaves a dead slot behind. The statistics (rows, lengths, rows per
-term) count live slots only, so they are those of the bank. `catch_up` changes a table, searches read it.
+A *slot* is a place in that numbering: the segments first, oldest to newest, then the tail, which lies in memory and
+is searched exactly. A row that was changed or forgotten leaves a dead slot behind. The statistics (rows, lengths,
+rows per term) count live slots only, so they are those of the bank. `catch_up` changes a table, searches read it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from skep.index.bm25 import Lookup
     from skep.index.quantisation import Frame
 
-
-if TYPE_CHECKING:
     Floats = NDArray[np.float32]
+    Array = NDArray[Any]
+    Ints = NDArray[np.int64]
 
 Number = TypeVar("Number", np.float32, np.uint8, np.int8)
 
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
     row: IndexRow
     counts: dict[int, int]
-    """How often each term, by key, stands in it."""
+    """Occurrences of each term, by key."""
 
 
 class Tail:
@@ -166,10 +166,6 @@ def _grown(old: NDArray[Number], room: int) -> NDArray[Number]:
     return new
 
 
-if TYPE_CHECKING:
-    Array = NDArray[Any]
-    Ints = NDArray[np.int64]
-
 ROOM = 1024
 
 
@@ -182,7 +178,7 @@ class Table:
         self.dim = dim
         self.bases: list[int] = np.cumsum([0, *(segment.count for segment in segments)]).tolist()
         self.base: int = self.bases[-1]
-        """Where the tail begins."""
+        """The first slot of the tail."""
         self.tail = Tail(dim)
         self.count = self.base
         self.version = 0
@@ -210,7 +206,7 @@ class Table:
                     out=self.has_vector[base : base + segment.count],
                 )
         self.all_vectors = bool(self.has_vector[: self.base].all())
-        """Whether every slot has a vector; dead slots count."""
+        """True if every slot has a vector; dead slots count."""
         self.live = self.base
         self.length = sum(int(segment.lengths.sum(dtype=np.int64)) for segment in segments)
         self.dead = 0
@@ -397,7 +393,7 @@ class Table:
         return slots
 
     def parts(self, slots: Ints) -> Iterable[tuple[int, slice]]:
-        """Where sorted slots fall: the number of the segment (the tail is last) and the stretch of `slots`."""
+        """The parts that sorted slots fall into: number of the segment (the tail is last), stretch of `slots`."""
         if len(self.segments) == 1 and len(slots) and slots[0] >= 0 and slots[-1] < self.base:
             yield 0, slice(0, len(slots))
             return

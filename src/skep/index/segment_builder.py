@@ -1,13 +1,8 @@
-"""The order of a segment's rows: those with like vectors stand near each other.
+"""Segment builder: rows to the arrays of a segment, and several segments to one.
 
-What a search looks at closely is alike, so it lies in fewer pieces of the file, of which the system keeps in memory
-those that were touched. In the order in which they came, the candidates of one question are all over it.
-
-The terms of many texts as numbers.
-
-Words repeat, so a text is cut into chunks, every chunk is a number, and the terms of a chunk are found once.
-
-Rows to the arrays of a segment, and several segments to one.
+Words repeat, so a text is cut into chunks, every chunk is a number, and the terms of a chunk are found once. Rows
+with like vectors are put near each other: what a search looks at closely is alike, so it lies in fewer pages of the
+file, of which the system keeps in memory those that were touched. `catch_up` calls it; nothing here touches a file.
 """
 
 from __future__ import annotations
@@ -45,10 +40,11 @@ if TYPE_CHECKING:
 
     from skep.index.segment_reader import Segment
 
-
-if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Ints = NDArray[np.int64]
+    Small = NDArray[np.uint32]
+    Keys = NDArray[np.uint64]
+    Array = NDArray[Any]
 
 FEW = 8192
 """Fewer rows are left in the order of their keys: there is little to gain, and looking a row up is a little quicker."""
@@ -81,7 +77,7 @@ def arranged(codes: FineCodes | None) -> Ints | None:
 
 
 def _along(codes: FineCodes) -> Floats:
-    """How far each row reaches along the foremost axes, from the coarse half of its code."""
+    """Coordinates of each row along the foremost axes, from the coarse half of its code."""
     count = len(codes.scale)
     sample = _some(codes, slice(None, None, -(-count // AXES_SAMPLE)))
     axes = np.ascontiguousarray(foremost(sample - sample.mean(axis=0), AXES).T)
@@ -94,11 +90,6 @@ def _along(codes: FineCodes) -> Floats:
 
 def _some(codes: FineCodes, part: slice) -> Floats:
     return codes.high[part] * codes.scale[part, None]
-
-
-if TYPE_CHECKING:
-    Small = NDArray[np.uint32]
-    Keys = NDArray[np.uint64]
 
 
 CHUNKS = 1 << 18
@@ -115,7 +106,7 @@ class Occurrences(NamedTuple):
     terms: Small
     """Places in `keys`, text after text."""
     lengths: Ints
-    """How many terms each text has."""
+    """Terms of each text, counted."""
 
 
 class Counter:
@@ -220,10 +211,6 @@ def _terms_of(joined: Iterable[str]) -> tuple[Keys, Small, Ints]:
     return distinct, places.astype(np.uint32), np.array(counts, dtype=np.int64)
 
 
-if TYPE_CHECKING:
-    Array = NDArray[Any]
-
-
 BUILD_BLOCK = 256
 """Vectors encoded at a time: few enough to stay in the processor's cache."""
 GROUPS = 1 << 14
@@ -232,7 +219,7 @@ _FIELDS = IndexRow.__struct_fields__
 
 
 class Content(NamedTuple):
-    """What a segment holds, before it is sketched and written. Rows stand in the order of their keys, or `arranged`."""
+    """The content of a segment before it is sketched and written. Rows stand in the order of keys, or `arranged`."""
 
     rows: Ints
     gone: Ints

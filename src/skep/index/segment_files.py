@@ -1,14 +1,12 @@
-"""One file of named arrays: how it is written so that it is whole or absent, and how it is read without parsing.
+"""Segment files: named arrays in one file that is whole or absent, and the manifest of a folder of them.
 
 ::
 
     magic (8) | header length (4) | header checksum (4) | header, JSON | arrays, each at a multiple of 64
 
-The header names every array with its type, shape, place and checksum, and the size of the whole file. It is
-checked when the file is opened; the arrays are only mapped, and checked by `verify`. Arrays with the same content stand
-there once.
-
-The folder of an index: which files belong to it, who may write, and what to sweep away.
+The header names every array with its type, shape, place and checksum, and the size of the whole file. It is checked
+when the file is opened; the arrays are only mapped, and checked by `verify`. Arrays with the same content stand
+there once. The manifest says which files belong to an index; a lock says who may write. `catch_up` uses both.
 """
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-if TYPE_CHECKING:
     Array = NDArray[Any]
     Arrays = Mapping[str, Array]
 
@@ -50,7 +46,7 @@ class BadFileError(Exception):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """Where one array stands."""
+    """The place of one array."""
 
     name: str
     dtype: str
@@ -60,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says about itself."""
+    """The header of a file."""
 
     version: int
     kind: str
@@ -82,8 +78,19 @@ class MappedFile:
         """Every array of the file, as read-only views."""
         return {entry.name: self._view(entry) for entry in self.header.arrays}
 
+    @property
+    def whole(self) -> bool:
+        """True if the file still has all of its bytes. Reading one that was cut off would end the process (SIGBUS)."""
+        return self._data.size() >= self.header.size
+
     def verify(self, names: Collection[str] | None = None) -> None:
-        """Read every byte, or those of some arrays, and compare with the checksums."""
+        """Read every byte, or those of some arrays, and compare with the checksums.
+
+        Raises:
+            BadFileError: The file is not as it was written.
+        """
+        if not self.whole:
+            raise BadFileError(f"{os.path.basename(self.path)}: cut off")
         for entry in self.header.arrays:
             if (names is None or entry.name in names) and zlib.crc32(
                 _bytes(self._view(entry))
@@ -253,7 +260,7 @@ class Listed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the folder holds. Replaced as a whole, never changed."""
+    """The files of an index. Replaced as a whole, never changed."""
 
     owner: str
     """Format, bank, embedder and dimension: all must agree, or everything is built again."""

@@ -1,4 +1,7 @@
-"""One segment, read where it lies: mapped from a file, or held in memory."""
+"""Segment: immutable rows with their words, tags, columns and vectors, mapped from a file or held in memory.
+
+`catch_up` opens segments; a table reads them. Nothing here writes.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
 
     from skep.index.segment_files import Arrays
 
-
-if TYPE_CHECKING:
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
     Keys = NDArray[np.uint64]
@@ -62,7 +63,7 @@ class Segment:
             ends = (0, -1) if self.order is None else (self.order[0], self.order[-1])
             self._first, self._last = (int(self.rows[end]) for end in ends)
         self._dense = self._last - self._first + 1 == self.count
-        """Whether no row between the first and the last is missing, so that a place can be told from its row."""
+        """True if no row between the first and the last is missing, so that a place can be told from its row."""
         self._columns: dict[str, Array] = {}
         self.dead: NDArray[np.int64] | None = None
         """Per term, how many of its postings are of dead rows; None where no row is dead."""
@@ -79,7 +80,7 @@ class Segment:
         return found
 
     def place(self, row: int) -> int:
-        """Where a row stands in this segment; -1 if it is not here."""
+        """The place of a row in this segment; -1 if it is not here."""
         if not self._first <= row <= self._last:
             return -1
         at = row - self._first
@@ -90,14 +91,14 @@ class Segment:
         return at if self.order is None else int(self.order[at])
 
     def places(self, rows: Ints) -> Ints:
-        """Where those of some rows stand that are here."""
+        """The places of those of some rows that are here."""
         if not self.count or not len(rows):
             return np.zeros(0, dtype=np.int64)
         found = self.located(rows)
         return found[found >= 0]
 
     def located(self, rows: Ints) -> Ints:
-        """Where each of some rows stands; -1 where it is not here."""
+        """The place of each of some rows; -1 where it is not here."""
         if not self.count:
             return np.full(len(rows), -1, dtype=np.int64)
         if self._dense:
@@ -160,7 +161,7 @@ class Segment:
         return self.words.docs.take(at), impacts.take(self.words.classes.take(at))
 
     def impacts(self, mean_length: float) -> NDArray[np.float32]:
-        """What a posting of each class gives to BM25 before the weight of the term."""
+        """The BM25 part of a posting of each class, before the weight of the term."""
         if mean_length != self._mean_length:
             self._impacts = impact(self.words.class_count, self.words.class_length, mean_length)
             self._mean_length = mean_length  # last: an interrupt in between must not pass for a result

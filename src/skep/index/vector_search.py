@@ -1,13 +1,12 @@
-"""The nearest vectors: sketches narrow the field in two rounds, fine codes decide.
+"""Vector search: sketches narrow the field in two rounds, fine codes decide.
 
 The first round reads the leading words of every sketch against the signs of the query; the second reads the whole
 sketch of the rows that are left against three bits per axis; the third multiplies the coarse half of their fine
-codes. Each keeps several times more rows than are wanted, and the exact cosines of the last ones decide. Few
-rows, and the tail, go straight to the third round.
+codes. Each keeps several times more rows than are wanted, and the exact cosines of the last ones decide. Few rows,
+and the tail, go straight to the third round.
 
-A compiled table (see `kernels`) does all of it in one call, and the words with it. What it gives is the same to the
-last bit, but for the probe and the third round, where it rounds elsewhere: that moves at most which rows exact cosines
-will look at.
+`index` asks. A compiled table (`core/vector_search.c`) does all rounds in one call; the numpy code here is its
+oracle, and differs from it by rounding alone: that moves at most which rows the exact cosines look at.
 """
 
 from __future__ import annotations
@@ -39,13 +38,10 @@ if TYPE_CHECKING:
     from skep.index.filter_masks import Admitted
     from skep.index.row_table import Table
 
-
-if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float32]
     Mask = NDArray[np.bool_]
     Words = NDArray[np.uint64]
-
 
 BITS = 3
 """Bits per axis of the query in the second round."""
@@ -71,7 +67,7 @@ _BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 
 
 def stretches(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes, Ints, int]]:
-    """Where the fine codes of sorted slots lie, stretch by stretch; stretches without vectors are left out.
+    """The fine codes of sorted slots, stretch by stretch; stretches without vectors are left out.
 
     The stretch, the codes of a part of the table, the slots of the stretch, and where the part begins.
     """
@@ -113,7 +109,7 @@ class Probe(NamedTuple):
     """A query as the sketches are asked: its axes coded with `BITS` bits each, of which the first is the sign."""
 
     bias_worth: np.float32
-    """What bias counts against agreeing signs."""
+    """The weight of the bias against agreeing signs."""
     signs: Words
     """Per bit, most significant first, per word."""
     worths: Floats
@@ -164,7 +160,7 @@ class Scanner:
         return slots, cosine[field.searchsorted(slots)]
 
     def _plan(self, table: Table, admitted: Admitted, k: int) -> _Plan:
-        """Which rounds to go through."""
+        """The rounds to go through."""
         if admitted.count <= FEW or table.frame is None:
             return _Plan(None, admitted.slots, 1, 0.0)
         base = table.base
@@ -177,7 +173,7 @@ class Scanner:
         return _Plan(table.frame, None, count, wanted)
 
     def near(self, table: Table, query: bytes, admitted: Admitted, k: int) -> tuple[Any, ...]:
-        """What a compiled search takes to find the `k` nearest of the admitted rows in the same rounds."""
+        """The arguments with which a compiled search finds the `k` nearest of the admitted rows in the same rounds."""
         if admitted.count <= FEW or table.frame is None:
             given = None if admitted.all else admitted.slots
             return query, worth_of(table.dim), given, (False, 0.0, 1.0, False, 1, wanted_of(k), k)
@@ -233,7 +229,7 @@ class _Plan(NamedTuple):
     slots: Ints | None
     """The slots to begin with; None for all that the mask admits."""
     admitted: int
-    """How many rows outside the tail."""
+    """The number of admitted rows outside the tail."""
     wanted: float
     """About how many should pass the first round."""
 
@@ -253,7 +249,7 @@ class _Steps:
         self._singles = np.empty((0, 0), dtype=np.float32)
 
     def weighed(self, table: Table, probe: Probe, slots: Ints) -> Floats:
-        """What some sorted slots reach in the second round."""
+        """Estimates of some sorted slots in the second round."""
         out = np.full(len(slots), -np.inf, dtype=np.float32)
         for number, part in table.parts(slots):
             base, sketches = table.bases[number], table.segments[number].sketches
@@ -288,7 +284,7 @@ class _Steps:
         return np.concatenate(slots), np.concatenate(estimates)
 
     def bar(self, sample: Sample, probe: Probe, mask: Mask | None, plan: _Plan) -> float:
-        """What about as many of the admitted rows reach in the first round as are wanted, found on a sample."""
+        """The bar of the first round that about as many admitted rows reach as are wanted, found on a sample."""
         if not len(sample.slots):
             return -np.inf
         agreement = self._agreeing(sample.sketches.planes, probe.signs[0], len(sample.slots))
@@ -404,5 +400,5 @@ def _top(scores: Floats, wanted: int, slots: Ints) -> Ints:
 
 
 def _reached(scores: Floats, wanted: int) -> float:
-    """What the best `wanted` scores reach."""
+    """The least of the best `wanted` scores."""
     return float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])

@@ -1,5 +1,6 @@
-"""Look a memory over without changing it: what is junk, what is said twice, what contradicts itself, what
-is stale.
+"""The audit of another memory: its junk, repetitions, contradictions, staleness and secrets. Changes nothing.
+
+Called by `skep audit` with the items of an importer and an empty bank in memory to compare them in.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _ASSISTANT = re.compile(
     re.I,
 )
 _LOG = re.compile(
-    r"traceback \(most recent|^\s*at \S+\(.*:\d+\)|^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*(?:INFO|DEBUG|WARN|ERROR)",
+    r"traceback \(most recent|^[ \t]*at [^\s(]+\(.*:\d+\)|"
+    r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d.*(?:INFO|DEBUG|WARN|ERROR)",
     re.I | re.M,
 )
 _BLOB = re.compile(r"^[A-Za-z0-9+/=_-]{40,}$|^[0-9a-f-]{32,}$")
@@ -193,7 +195,7 @@ def _collect(items: Sequence[Item], why: Callable[[Item], str | None], bad: set[
 
 
 def _secrets(items: Sequence[Item], bad: set[str]) -> tuple[Finding, ...]:
-    """What should not have been stored in the clear; the examples show where, not what."""
+    """Secrets stored in the clear; the examples show the place, not the secret."""
     cases: dict[str, list[Example]] = {}
     for item in items:
         clean = redact(item.text)
@@ -232,7 +234,7 @@ def _repeated(items: Sequence[Item], bad: set[str], wasted: set[str]) -> tuple[F
 def _compare(
     items: Sequence[Item], bank: Bank, bad: set[str], wasted: set[str], progress: Progress | None
 ) -> tuple[Finding, tuple[Finding, ...]]:
-    """What the bank's own search for conflicts finds among them."""
+    """Conflicts among the items, as the bank's own search finds them."""
     stored = bank.remember_many([item.fields for item in items])
     by_id = {one.memory.id: item for one, item in zip(stored, items, strict=True)}
     cases: dict[str, list[Example]] = {}

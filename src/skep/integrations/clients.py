@@ -1,6 +1,7 @@
-"""How each client is told about skep: which file, which key, which lines. Data, not code.
+"""Clients of MCP and the edits that add skep to their configuration, or take it out again.
 
-Write, show and take back a client's configuration. What was there stays, and is backed up first.
+The table of clients, their files and keys; plans of edits; and their writing, whole or not at all per file, with a
+backup beside. Called by `skep install` and `skep uninstall`; touches only the files that a plan names.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def _opencode(place: Place, project: bool) -> Path:
 
 
 def _has(file: Path, path: tuple[str, ...]) -> bool:
-    """Whether a file has an object at `path`: version 2 of opencode keeps servers one level deeper than version 1,
+    """True if a file has an object at `path`: version 2 of opencode keeps servers one level deeper than version 1,
     and reads both shapes."""
     try:
         found: Any = config_files.parse_jsonc(file.read_text("utf-8"))
@@ -265,12 +266,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changed(self) -> bool:
-        """Whether anything is different."""
+        """True if anything is different."""
         return (self.before or "") != self.after
 
 
 def plan_install(edits: Iterable[Edit]) -> list[Change]:
-    """What the files will be; nothing is written.
+    """The files as they will be; nothing is written.
 
     Raises:
         ConfigError: A file cannot be read or edited safely.
@@ -279,7 +280,7 @@ def plan_install(edits: Iterable[Edit]) -> list[Change]:
 
 
 def plan_uninstall(edits: Iterable[Edit]) -> list[Change]:
-    """What the files will be without us; nothing is written."""
+    """The files as they will be without skep; nothing is written."""
     return [change for change in _plan(edits, _revert) if change.before is not None]
 
 
@@ -363,7 +364,7 @@ def _revert(text: str, edit: Edit) -> str:
 
 
 def _ours(group: Any) -> bool:
-    """Whether a group of hooks runs nothing but our command."""
+    """True if a group of hooks runs nothing but our command."""
     handlers: Any = cast("dict[str, Any]", group).get("hooks") if isinstance(group, dict) else None
     commands = [
         str(cast("dict[str, Any]", one).get("command", ""))

@@ -1,9 +1,8 @@
-"""Edit JSON with comments in place, so that a file keeps everything else exactly as its owner wrote it.
+"""Edits of JSON with comments and of TOML in place; all else in the text stays as its owner wrote it. Pure.
 
-The text is scanned for the spans of its values; an edit replaces or inserts only the span it is about.
-Comments, trailing commas, order and indentation of the rest survive.
-
-Edit TOML in place: whole tables by name. Everything else stays as it was written.
+JSON is scanned for the spans of its values; an edit replaces or inserts only the span it is about, so comments,
+trailing commas, order and indentation survive. TOML is edited by whole tables. By hand, because no maintained
+library keeps comments in JSON, and the base install must be able to edit Codex's TOML.
 """
 
 from __future__ import annotations
@@ -168,19 +167,20 @@ def _insert(text: str, node: Node, key: str, value: Any) -> str:
 def _cut(text: str, start: int, end: int) -> str:
     """Remove a span together with the comma and the line break that belong to it."""
     after = re.compile(r"[ \t]*,").match(text, end)
-    before = re.compile(r",\s*$").search(text, 0, start)
+    kept = text[:start].rstrip()
+    before = len(kept) - 1 if kept.endswith(",") else None
     last = after is not None and re.compile(r"\s*[}\]]").match(text, after.end()) is not None
     if after is not None and last:  # the last one, with a comma of its own: its whole line goes
-        start = before.start() + 1 if before is not None else len(text[:start].rstrip())
+        start = len(kept)
         end = after.end()
     elif after is not None:
         end = after.end()
         line = re.compile(r"[ \t]*\r?\n[ \t]*").match(text, end)
         end = line.end() if line is not None else end + len(text[end:]) - len(text[end:].lstrip(" "))
     elif before is not None:
-        start = before.start()
+        start = before
     else:
-        start = len(text[:start].rstrip())
+        start = len(kept)
         end += len(text[end:]) - len(text[end:].lstrip())
     return text[:start] + text[end:]
 
@@ -284,7 +284,7 @@ def _broken(text: str, position: int) -> ConfigError:
     return ConfigError(f"not valid JSON at line {line}; nothing was changed")
 
 
-_HEADER = re.compile(r"^[ \t]*\[+\s*([^\]\n]+?)\s*\]+[ \t]*(?:#.*)?$", re.M)
+_HEADER = re.compile(r"^[ \t]*\[{1,2}([^\[\]\n]+)\]{1,2}[ \t]*(?:#.*)?$", re.M)
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -315,7 +315,7 @@ def remove_table(text: str, name: str) -> str:
     edited = text
     headers = list(_HEADER.finditer(text))
     for index, header in reversed(list(enumerate(headers))):
-        title = re.sub(r"\s*\.\s*", ".", header[1]).replace('"', "").replace("'", "")
+        title = ".".join(part.strip() for part in header[1].split(".")).replace('"', "").replace("'", "")
         if title == name or title.startswith(name + "."):
             end = headers[index + 1].start() if index + 1 < len(headers) else len(edited)
             before, after = edited[: header.start()].rstrip("\n"), edited[end:]

@@ -20,7 +20,6 @@ import msgspec
 
 from skep import private_parts
 from skep.model import Memory
-from skep.runtime import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,8 +226,7 @@ def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -
     path = bank_file(bank, environ, payload.cwd or os.getcwd())
     if not os.path.isfile(path):
         return None
-    with undisturbed():
-        from skep.storage.sqlite_store import SqliteStore
+    from skep.storage.sqlite_store import SqliteStore
 
     return SqliteStore.open(path, Settings(busy_seconds=BUSY_SECONDS), create=False, read_only=True)
 

@@ -22,7 +22,7 @@ from skep.lifecycle.judgement_queue import Judgement, dropped, key_of, queue_pla
 from skep.lifecycle.maintenance_run import Action
 from skep.lifecycle.similar_memories import Union, by_id, neighbours, rows_by_id, sharing_words
 from skep.model import Conflict, Memory
-from skep.runtime import undisturbed
+from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import (
     COMPARED,
     OVERLAP,
@@ -74,11 +74,11 @@ def sort_conflicts(
     """
     found = Sorted()
     with (
-        undisturbed()
+        gc_paused()
     ):  # thousands of small values are made that stay; looking for garbage among them finds none
         pairs = _pairs(engine, memories, decided)
     for start in range(0, len(pairs), COMPARED):
-        with undisturbed():
+        with gc_paused():
             judged = judge_many(pairs[start : start + COMPARED])
         for number, conflict in enumerate(judged, start + 1):
             if conflict is None:

@@ -23,7 +23,6 @@ from skep.recall.update_order import UpdateOrder
 from skep.retrieval.pipeline import narrowed
 from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.recall_config import preset as preset_named
-from skep.runtime import undisturbed
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
 
 if TYPE_CHECKING:
@@ -442,10 +441,9 @@ def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
 
 def _load(engine: Engine) -> _Loaded:
     """What the pipeline reads from, and the pipeline."""
-    with undisturbed():
-        from skep.retrieval.pipeline import run
-        from skep.retrieval.sources import BankSources
+    from skep.retrieval.pipeline import run
+    from skep.retrieval.sources import BankSources
 
-        sources = BankSources(engine)
-        _ = engine.index
+    sources = BankSources(engine)
+    _ = engine.index
     return _Loaded(sources, run)

@@ -41,7 +41,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
     actor: str
     seen: Versions
-    """What the writer has seen; the reader can answer with exactly what the writer lacks."""
+    """Events that the writer has seen; the reader can answer with exactly what the writer lacks."""
     since: Versions = Versions()
 
 
@@ -53,7 +53,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What was exported."""
+    """The result of an export."""
 
     path: str
     events: int

@@ -20,11 +20,11 @@ BATCH = 1000
 
 
 class Taken(Protocol):
-    """What a bank says about events it was given."""
+    """The answer of a bank to events it was given."""
 
     @property
     def new(self) -> int:
-        """How many were new."""
+        """The number of events that were new."""
         ...
 
     @property
@@ -59,11 +59,11 @@ class Replica(Protocol):
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one side got from the other."""
+    """Events that one side got from the other."""
 
     events: int = 0
     known: int = 0
-    """How many were there already, where that was counted."""
+    """The number of events that were there already, where that was counted."""
     bytes: int = 0
     held: tuple[str, ...] = ()
     """Stamped too far in the future; taken when their time comes."""
@@ -71,12 +71,12 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def new(self) -> int:
-        """How many events were new."""
+        """The number of events were new."""
         return self.events
 
     @property
     def erased(self) -> dict[str, int]:
-        """What was erased is counted by banks alone."""
+        """Erased memories, which banks alone count."""
         return {}
 
     def plus(self, other: Transfer) -> Transfer:
@@ -91,14 +91,14 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Synced(msgspec.Struct, frozen=True, kw_only=True):
-    """What an exchange did, seen from the first replica."""
+    """The result of an exchange, seen from the first replica."""
 
     sent: Transfer = Transfer()
     received: Transfer = Transfer()
 
     @property
     def equal(self) -> bool:
-        """Whether both now show the same; not while events are held back or were refused."""
+        """True if both now show the same; not while events are held back or were refused."""
         return not (self.sent.held or self.received.held or self.sent.refused or self.received.refused)
 
 
@@ -161,7 +161,7 @@ def _of_batch(taken: Taken | None, batch: list[Event]) -> tuple[str, ...]:
 
 
 def is_forgotten(replica: Replica, memory_id: str) -> bool:
-    """Whether a replica knows that a memory was forgotten."""
+    """True if a replica knows that a memory was forgotten."""
     engine = getattr(replica, "engine", None)
     return bool(engine is not None and engine.is_forgotten(memory_id))
 

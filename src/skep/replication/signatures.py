@@ -30,7 +30,7 @@ Fault = Literal[
 REGISTERS = ("trust/", "hive/", "actor/")
 """Settings that belong to a hive and not to whoever writes them."""
 CHANGES = ("revise", "retract", "restore", "forget", "mark", "supersede", "merge", "undo")
-"""What a bank without a key may not do to memories of one that has a key."""
+"""Events that a bank without a key may not write about memories of one that has a key."""
 _PREFIX = b"skep-event-1\n"
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -104,17 +104,17 @@ class KeyEntry(msgspec.Struct, frozen=True, kw_only=True):
     key: bytes
     agents: tuple[str, ...]
     registers: bool = True
-    """Whether it may write the hive's registers, such as trust."""
+    """True if it may write the hive's registers, such as trust."""
     since: int = 1
     until: int | None = None
     """The last event it may have signed; None while it is in force."""
 
     def speaks_for(self, agent: str | None) -> bool:
-        """Whether it may sign in the name of an agent."""
+        """True if it may sign in the name of an agent."""
         return agent is None or ANY in self.agents or agent in self.agents
 
     def covers(self, counter: int) -> bool:
-        """Whether it was in force for an event."""
+        """True if it was in force for an event."""
         return self.since <= counter and (self.until is None or counter <= self.until)
 
 
@@ -226,7 +226,7 @@ class Keyring:
         return self._vouched.get(actor, frozenset())
 
     def protects(self, agent: str | None) -> bool:
-        """Whether an agent has a key, so that whatever is written in its name must be signed."""
+        """True if an agent has a key, so that whatever is written in its name must be signed."""
         return agent is not None and (
             agent in self._expected
             or any(agent in entry.agents for entries in self._keys.values() for entry in entries)
@@ -235,7 +235,7 @@ class Keyring:
     # Judging events
 
     def fault(self, event: Event, *, inside: bool = False) -> Fault | None:
-        """What is wrong with an event; None when it may be believed.
+        """The fault of an event; None when it may be believed.
 
         Args:
             event: As it arrived.
@@ -316,7 +316,7 @@ class Keyring:
 
 
 def _all(subjects: Sequence[str], erased: Container[str], forgotten: Callable[[str], bool]) -> bool:
-    """Whether an event speaks of nothing but forgotten memories; else it could change one that is alive."""
+    """True if an event speaks of nothing but forgotten memories; else it could change one that is alive."""
     return bool(subjects) and all(name in erased or forgotten(name) for name in subjects)
 
 
@@ -327,7 +327,7 @@ def author_of(event: Event) -> str | None:
 
 
 def is_register(event: Event) -> bool:
-    """Whether an event writes a register of a hive: trust, layout, members."""
+    """True if an event writes a register of a hive: trust, layout, members."""
     return event.kind == "setting" and str(event.body.get("key", "")).startswith(REGISTERS)
 
 
@@ -343,7 +343,7 @@ def _checked(key: bytes) -> bytes:
 
 
 def _bare(event: Event) -> bool:
-    """Whether an event carries no text of its own."""
+    """True if an event carries no text of its own."""
     return not any(
         name in event.body for name in ("text", "title", "changes", "reason", "metadata", "source")
     )

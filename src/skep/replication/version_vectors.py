@@ -1,4 +1,4 @@
-"""What a replica has seen: a version vector with exceptions.
+"""Version vectors with exceptions: the events a replica has seen.
 
 Events are numbered 1, 2, 3 … by each actor. A full replica of an actor has seen 1..n; a partial one (a shard,
 a group that only gets what was promoted) has seen scattered numbers. Both are one thing here: per actor,
@@ -69,7 +69,7 @@ def subtract(a: Ranges, b: Ranges) -> Ranges:
 
 
 def holds(ranges: Ranges, counter: int) -> bool:
-    """Whether `counter` lies in one of the ranges."""
+    """True if `counter` lies in one of the ranges."""
     index = bisect_right(ranges, (counter, 1 << 62)) - 1
     return index >= 0 and ranges[index][1] >= counter
 
@@ -130,7 +130,7 @@ class Versions(msgspec.Struct, frozen=True):
         return {actor: ranges[0][1] for actor, ranges in self.ranges.items() if ranges and ranges[0][0] <= 1}
 
     def gaps(self) -> Versions:
-        """What is missing below the newest event seen of each actor."""
+        """Events that are missing below the newest one seen of each actor."""
         return Versions(
             {
                 actor: missing
@@ -140,14 +140,14 @@ class Versions(msgspec.Struct, frozen=True):
         )
 
     def merged(self, other: Versions) -> Versions:
-        """What either has seen."""
+        """Events that either has seen."""
         joined = dict(self.ranges)
         for actor, ranges in other.ranges.items():
             joined[actor] = union(joined.get(actor, ()), ranges)
         return Versions(joined)
 
     def minus(self, other: Versions) -> Versions:
-        """What this one has seen and the other has not."""
+        """Events that this one has seen and the other has not."""
         return Versions(
             {
                 actor: left
@@ -157,7 +157,7 @@ class Versions(msgspec.Struct, frozen=True):
         )
 
     def common(self, other: Versions) -> Versions:
-        """What both have seen."""
+        """Events that both have seen."""
         return self.minus(self.minus(other))
 
     def with_dot(self, actor: str, counter: int) -> Versions:
@@ -165,7 +165,7 @@ class Versions(msgspec.Struct, frozen=True):
         return Versions({**self.ranges, actor: insert(self.ranges.get(actor, ()), counter)})
 
     def count(self) -> int:
-        """How many events."""
+        """The number of events."""
         return sum(high - low + 1 for ranges in self.ranges.values() for low, high in ranges)
 
     def dots(self) -> Iterator[tuple[str, int]]:

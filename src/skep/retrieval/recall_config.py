@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from skep.confidence import ABOVE, STREAMED
-from skep.errors import ConfigError
+from skep.errors import ConfigError, did_you_mean
 
 # Annotations are evaluated as the classes are made: as texts, msgspec would compile each of them before it can read the
 # first config, which took longer than the recall.
@@ -219,7 +219,7 @@ def merge(
 def _weights(config: RecallConfig) -> None:
     unknown = [key for key in config.weights if key not in SIGNALS]
     if unknown:
-        raise ConfigError(did_you_mean(unknown[0], SIGNALS, "weights"))
+        raise ConfigError(_refusal(unknown[0], SIGNALS, "weights"))
     for key, value in config.weights.items():
         if not _within(value, 0, sys.float_info.max):
             raise ConfigError(f"the weight of {key} must be a number of at least 0, not {value!r}")
@@ -286,16 +286,11 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
 def _known(raw: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in raw:
         if key not in known:
-            raise ConfigError(did_you_mean(str(key), known, where))
+            raise ConfigError(_refusal(str(key), known, where))
 
 
-def did_you_mean(key: str, known: tuple[str, ...], where: str) -> str:
-    """Say that a key is not known, and which one was probably meant."""
-    import difflib
-
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(known)}"
-    return f"{where}: unknown key {key!r}; {hint}"
+def _refusal(key: str, known: tuple[str, ...], where: str) -> str:
+    return f"{where}: unknown key {key!r}; {did_you_mean(key, known)}"
 
 
 PRESETS: dict[str, RecallConfig] = {
@@ -350,7 +345,7 @@ def preset(name: str, *, model: bool = False) -> RecallConfig:
     try:
         config = PRESETS[name]
     except KeyError:
-        raise ConfigError(did_you_mean(name, tuple(PRESETS), "preset")) from None
+        raise ConfigError(_refusal(name, tuple(PRESETS), "preset")) from None
     if not model or name not in BY_MODEL:
         return config
     return replace(config, weights=config.weights | BY_MODEL[name])

@@ -14,7 +14,7 @@ from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import ConflictError
 from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
-from skep.runtime import uncollected
+from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import (
     ContradictionFn,
     find_for,
@@ -148,7 +148,8 @@ def remember_many(
     done: list[Remembered] = []
     for run in runs:
         if run[0].on_conflict in ("ignore", "raise"):
-            stored = uncollected(lambda run=run: _stored_all(engine, run))
+            with gc_paused():
+                stored = _stored_all(engine, run)
         else:
             stored = [
                 remember(
@@ -275,12 +276,13 @@ def _superseding(
 ) -> tuple[_Answer, Sequence[Plan]]:
     """Repeat what is known, or replace what no longer holds.
 
-    Only within one scope: what is private to one must not change what everybody sees, nor stand in for it. And only by
-    what holds now and is not the older: the price of next month replaces nothing yet, that of last year nothing more.
+    Only within one scope and kind: what is private to one must not change what everybody sees, nor stand in for it.
+    And only by what holds now and is not the older: the price of next month replaces nothing yet, that of last year
+    nothing more.
     """
     now = engine.now()
     memory = draft(body, now)
-    mine = [c for c in conflicts if c.existing.scope == memory.scope]
+    mine = [c for c in conflicts if (c.existing.scope, c.existing.kind) == (memory.scope, memory.kind)]
     repeated = [c for c in mine if repeats(c, memory)]
     outdated = [
         c.existing.id

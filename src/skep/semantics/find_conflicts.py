@@ -25,7 +25,7 @@ from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.model import CURRENT, Conflict, Memory, Scope
-from skep.runtime import lazy, undisturbed
+from skep.runtime import gc_paused, lazy
 from skep.semantics.link_graph import CONTRADICTS, other_end
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import query_terms
@@ -156,6 +156,10 @@ def _conflict(
     contradiction_fn: ContradictionFn | None,
 ) -> Conflict | None:
     kind, reason, confidence = CONFLICTS.get(verdict.kind), verdict.reason, verdict.probability
+    if (
+        kind == "duplicate" and existing.kind != memory.kind
+    ):  # an episode is the evidence of a fact, not its copy
+        kind = None
     if confidence < (REPORTED if kind != "duplicate" and _alike(existing, memory) else SURE):
         kind = None
     related = memory.id in existing.evidence or existing.id in memory.evidence
@@ -224,7 +228,7 @@ def scan(
     while done < len(memories):
         pairs: list[tuple[Memory, Memory, float]] = []
         counts: list[tuple[Memory, int]] = []
-        with nullcontext() if contradiction_fn else undisturbed():  # what is made stays: it holds no garbage
+        with nullcontext() if contradiction_fn else gc_paused():  # what is made stays: it holds no garbage
             while done + len(counts) < len(memories) and len(pairs) < most:
                 memory, before = memories[done + len(counts)], len(pairs)
                 pairs += _new_pairs(engine, memory, threshold, seen, shared=shared)

@@ -449,8 +449,8 @@ def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
         against = updates + contradicts
         if reordered[row] and same >= max(against, both):
             verdicts.append(Verdict("both", 1 - same, "similarity"))
-        elif several[row] and not parity[row] and against >= both:  # who speaks French may speak German
-            verdicts.append(Verdict("both", against, "value"))
+        elif against >= both and not parity[row] and (several[row] or _adds(pairs[row])):
+            verdicts.append(Verdict("both", against, "value"))  # who speaks French may speak German
         elif against >= max(same, both):
             reason: Reason = "negation" if parity[row] else "number" if numbers[row] else "value"
             verdicts.append(Verdict("updates" if updates >= contradicts else "contradicts", against, reason))
@@ -483,6 +483,13 @@ def statement(text: str) -> tuple[str, ...]:
     words = words_of(text[opening.end() :] if opening else text)
     told = [_NUMBER_WORDS.get(word, word) for word in words if word not in FILLERS]
     return (*(told or words), "", *sorted(_MARK.findall(text)))
+
+
+def _adds(pair: Pair) -> bool:
+    """Whether one text says what the other says, and goes on before or after it."""
+    one, other = (statement(text)[: -1 - len(_MARK.findall(text))] for text in (pair.earlier, pair.later))
+    short, long = sorted((one, other), key=len)
+    return long[: len(short)] == short or long[-len(short) :] == short
 
 
 def _asks(text: str) -> bool:

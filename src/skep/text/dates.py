@@ -1,7 +1,6 @@
-"""Times named in a text: absolute ("in May 2023", "2023-05-08") and relative ("two weeks ago", "last month").
+"""Dates: times named in a text, absolute ("in May 2023") and relative ("two weeks ago", "last month"). Pure.
 
-A time is a half-open interval of seconds since the epoch, in UTC. What is relative is relative to an
-injected now.
+A time is a half-open interval of seconds since the epoch, in UTC. What is relative is relative to an injected now.
 """
 
 from __future__ import annotations
@@ -26,6 +25,11 @@ MONTHS = {
     )
     for name in names.split()
 }
+MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+"""The name of a month, whole or short, as a part of a pattern."""
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 COUNTS = {
     word: number
@@ -106,7 +110,7 @@ class Span(NamedTuple):
     """When the same words begin to mean another time: midnight for days, the moment itself for hours."""
 
     def holds(self, moment: float) -> bool:
-        """Whether the moment lies inside."""
+        """True if the moment lies inside."""
         return self.start <= moment < self.end
 
 
@@ -126,7 +130,7 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
     today = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     midnight = today.timestamp() + DAY
     found: list[tuple[int, int, Span]] = []
-    taken: list[tuple[int, int]] = []
+    taken = bytearray(len(lowered))  # a mark for every letter of a time that was found
     for pattern, read, needed in _READERS:
         for each in needed:
             if each in lowered:
@@ -136,12 +140,12 @@ def spans(text: str, now: float) -> tuple[Span, ...]:
                 continue
         for match in pattern.finditer(lowered):
             low, high = match.span()
-            if any(low < end and start < high for start, end in taken):
+            if 1 in taken[low:high]:
                 continue
             to_the_moment = read in _TO_THE_MOMENT
             bounds = read(match, moment if to_the_moment else today)
             if bounds is not None:
-                taken.append((low, high))
+                taken[low:high] = b"\1" * (high - low)
                 start, end = bounds[0].timestamp(), bounds[1].timestamp()
                 span = Span(start, end, match.group().strip(), now if to_the_moment else midnight)
                 found.append((low, high, span))
@@ -158,7 +162,7 @@ def holds_until(text: str, now: float) -> float:
 
 
 def _tells(lowered: str) -> bool:
-    """Whether a text holds a word without which no pattern finds a time; every query is looked at."""
+    """True if a text holds a word without which no pattern finds a time; every query is looked at."""
     for telling in _TELLING:  # noqa: SIM110  a generator would be called for each
         if telling in lowered:
             return True
@@ -169,6 +173,8 @@ _open = lazy(r"\b(before|prior to|until|till|after|since)(?: the)? ?$")
 _opens = lazy(r"(before|until|till|after|since)\b")
 _between = lazy(r"\b(?:between|from) ?(?:the )?$")
 _and = lazy(r",? (?:and|to|until|till|through) (?:the )?$")
+NEAR = 20
+"""Letters before a time in which a word such as "since" or "between the" stands."""
 EVER = -62_135_596_800.0
 """The beginning of the year 1."""
 
@@ -183,19 +189,22 @@ def _joined(text: str, found: Sequence[tuple[int, int, Span]], midnight: float) 
     """
     out: list[Span] = []
     joined: set[int] = set()
-    for low, high, span in found:
+    for number, (low, high, span) in enumerate(found):
         if low in joined:
             continue
-        pair = next((each for each in found if each[0] > high and _and.fullmatch(text[high : each[0]])), None)
-        if pair is not None and pair[2].end > span.start and _between.search(text[:low]):
+        before = text[max(0, low - NEAR) : low]
+        pair = found[number + 1] if number + 1 < len(found) else None
+        if pair is not None and not _and.fullmatch(text[high : pair[0]]):
+            pair = None
+        if pair is not None and pair[2].end > span.start and _between.search(before):
             joined.add(pair[0])
             until = min(span.until, pair[2].until)
             out.append(Span(span.start, pair[2].end, text[low : pair[1]].strip(), until))
             continue
-        said = _open.search(text[:low])
+        said = _open.search(before)
         word = _opens.match(span.text) or said
         if word is not None:
-            named = span.text if word is not said else text[word.start() : high].strip()
+            named = span.text if word is not said else text[low - len(before) + word.start() : high].strip()
             span = _opened(span._replace(text=named), word.group(1), midnight)
         if word is not None and out and (both := _bounded(out[-1], span)):
             out[-1] = both
@@ -205,7 +214,7 @@ def _joined(text: str, found: Sequence[tuple[int, int, Span]], midnight: float) 
 
 
 def _bounded(one: Span, other: Span) -> Span | None:
-    """What two spans have in common, where one has no beginning and the other begins before that ends."""
+    """The overlap of two spans, where one has no beginning and the other begins before that ends."""
     first, last = (one, other) if other.start == EVER else (other, one)
     if last.start != EVER or first.start == EVER or not first.start < last.end <= first.end:
         return None
@@ -385,7 +394,7 @@ _SLACK = {
     "quarter": 45,
     "year": 183,
 }
-"""How many days either side a vague "n units ago" may mean."""
+"""Days either side that a vague "n units ago" may mean."""
 HALF_SLACK = 45
 """The same for "half a year ago"."""
 
@@ -495,4 +504,4 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Bound
 )
 """Patterns, how each is read, and what a text must hold some of for it to be tried: most are not even compiled."""
 _TO_THE_MOMENT = (_read_hours, _read_minutes)
-"""What counts from the moment itself; all else counts from the day."""
+"""Readers that count from the moment itself; all others count from the day."""

@@ -1,11 +1,9 @@
-"""What secrets and personal data look like. Pure.
+"""Redaction: secrets and personal data, found by their form and taken out before a text is stored. Pure.
 
 A rule is a pattern and, where the form alone does not say enough, a second look at what was found. Forms with a
-checksum or a fixed beginning are trusted. What follows a word such as `password` counts only if it looks like a secret
-rather than like prose, a placeholder, or code. Every pattern is bounded, or begins where no other attempt has looked
-before, so that the work grows with the length of the text and no faster.
-
-Secrets and personal data, taken out before a text is stored. Pure; see `secrets` for what they look like.
+checksum or a fixed beginning are trusted. What follows a word such as `password` counts only if it looks like a
+secret rather than like prose, a placeholder, or code. Every pattern is bounded, or begins where no other attempt
+has looked before, so that the work grows with the length of the text and no faster.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class Rule(NamedTuple):
 
 
 def luhn(number: str) -> bool:
-    """Whether the digits pass the check that card numbers pass.
+    """True if the digits pass the check that card numbers pass.
 
     >>> luhn("4111 1111 1111 1111"), luhn("4111 1111 1111 1112")
     (True, False)
@@ -61,7 +59,7 @@ def _card(found: re.Match[str]) -> Spot | None:
 
 
 def mod97(iban: str) -> bool:
-    """Whether an IBAN passes its check.
+    """True if an IBAN passes its check.
 
     >>> mod97("GB82 WEST 1234 5698 7654 32"), mod97("GB82 WEST 1234 5698 7654 33")
     (True, False)
@@ -162,7 +160,7 @@ ASSIGNED = lazy(
 
 
 def assigned(found: re.Match[str]) -> Spot | None:
-    """What is given to a name such as `password` or `API_KEY`, if it looks like a secret.
+    """The value given to a name such as `password` or `API_KEY`, if it looks like a secret.
 
     Prose (`password: must be 8 characters`), placeholders (`token=<yours>`), types and code (`token = self.token`) do
     not. Passwords may be plain words where they stand as a value does: quoted, right after `=`, or alone in a line.
@@ -202,7 +200,7 @@ def _other(found: re.Match[str]) -> Spot | None:
 
 
 def _secret(value: str, password: bool, sep: str, quoted: bool, found: re.Match[str], end: int) -> bool:
-    """Whether a value looks like a secret."""
+    """True if a value looks like a secret."""
     low = value.casefold()
     if (
         len(value) < 4
@@ -245,12 +243,12 @@ def _secret(value: str, password: bool, sep: str, quoted: bool, found: re.Match[
 
 
 def _called(text: str, end: int) -> bool:
-    """Whether what stands there goes on as code does."""
+    """True if the text goes on there as code does."""
     return text[end : end + 1] in (")", ",", ".", "(", "[", "]", "}")
 
 
 def _alone(found: re.Match[str], end: int) -> bool:
-    """Whether a name and its value have a line, or a command line's end, to themselves."""
+    """True if a name and its value have a line, or a command line's end, to themselves."""
     text, start = found.string, found.start()
     rest = text[end : end + 80].split("\n", 1)[0].strip(" \t\r\"'`,;")
     if rest and not rest.startswith("-"):
@@ -262,7 +260,7 @@ def _alone(found: re.Match[str], end: int) -> bool:
 
 
 def _random(found: re.Match[str]) -> Spot | None:
-    """What follows the name of a scheme, unless it is a word."""
+    """The token after the name of a scheme, unless it is a word."""
     value = found["it"]
     digits = any(c.isdigit() for c in value)
     cased = any(c.islower() for c in value) and any(c.isupper() for c in value[1:])
@@ -277,7 +275,7 @@ def _logged_in(found: re.Match[str]) -> Spot | None:
 
 
 def _session(found: re.Match[str]) -> Spot | None:
-    """What a cookie or a signature holds, unless it reads like code."""
+    """The value of a cookie or a signature, unless it reads like code."""
     start, end = found.span("it")
     digits = sum(map(str.isdigit, found["it"]))
     return None if digits < 3 or _called(found.string, end) else (start, end)
@@ -383,15 +381,15 @@ RULES: Final = (
     ),
     Rule("ip-address", lazy(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w)(?!\.\d)"), _address),
 )
-"""What is looked for; an earlier rule wins where two overlap."""
+"""The rules; an earlier one wins where two overlap."""
 
 
 KINDS: Final = tuple(dict.fromkeys(rule.kind for rule in RULES))
 """Everything that can be looked for."""
 SECRETS: Final = ("private-key", "token", "api-key", "bearer", "password", "secret")
-"""What lets somebody in."""
+"""Kinds that let somebody in."""
 PERSONAL: Final = ("card", "iban", "email", "ssn", "phone")
-"""What belongs to a person."""
+"""Kinds that belong to a person."""
 DEFAULT: Final = (*SECRETS, *PERSONAL)
 """Addresses of machines are left in unless asked for."""
 GROUPS: Final[dict[str, tuple[str, ...]]] = {"secrets": SECRETS, "personal": PERSONAL, "all": KINDS}
@@ -481,7 +479,7 @@ def kinds_of(setting: object) -> tuple[str, ...]:
 
 
 def redact_fields(given: Mapping[str, Any], kinds: Iterable[str]) -> tuple[dict[str, Any], dict[str, int]]:
-    """What was given to `remember`, without secrets in any field that is text, and how many of each kind there were.
+    """The fields given to `remember` without secrets in any text, and how many of each kind there were.
 
     Private parts are counted here and taken out by the checks that follow, which say so where nothing is left.
     """

@@ -1,24 +1,15 @@
-"""Text to index terms, and queries to the terms that are looked up.
+"""Terms: text to index terms, queries to the terms that are looked up, and about how many tokens a text takes. Pure.
 
-Both sides fold alike: compatibility forms (NFKC), case and accents are removed, English words are stemmed,
-CJK becomes single characters and pairs, emoji are terms of their own. Identifiers are kept whole *and* split,
-so that `MemoryStore.recall` is found by itself, by `MemoryStore`, by `memory` and by `recall`. Whole
-identifiers are never stemmed.
+Both sides fold alike: compatibility forms (NFKC), case and accents are removed, English words are stemmed, CJK
+becomes single characters and pairs, emoji are terms of their own. Identifiers are kept whole *and* split, so that
+`MemoryStore.recall` is found by itself, by `MemoryStore`, by `memory` and by `recall`. Whole identifiers are never
+stemmed. Words repeat, so the terms of each blank-separated chunk are remembered in a bounded table; `Numbering`
+does it for a bulk load, in C where the core is built.
 
-Words repeat, so the terms of each blank-separated chunk are remembered in a bounded table.
-
-How many tokens a text takes, without a tokenizer.
-
-A text is cut as byte-pair tokenizers cut it before they merge: a word takes the blank or the mark before it along, a
-number is cut every three digits, marks stand together. That part is exact to a tenth of a per cent. What a piece of
-each kind and length takes on average is a table, worked out with the o200k vocabulary (`scripts/fit_tokens.py`).
-Totals of chat, questions, encyclopaedia, commit messages, Python, JavaScript, C, shell and Markdown were within 3.5 %;
-texts full of rare names are undercounted (medical abstracts by 6 %, package descriptions by 9 %), JSON is overcounted
-by 6 %. Any callable from text to number may stand in its place.
-
-Texts cut into chunks, each chunk a number, and the terms of each chunk found once.
-
-Words repeat: a hundred thousand texts have twenty times as many chunks, and only half as many different ones.
+Tokens are counted without a tokenizer. A text is cut as byte-pair tokenizers cut it before they merge; what a piece
+of each kind and length takes on average is a table, worked out with the o200k vocabulary (`scripts/fit_tokens.py`).
+Totals of chat, questions, encyclopaedia, commit messages and code were within 3.5 %; texts full of rare names are
+undercounted (medical abstracts by 6 %, package descriptions by 9 %), JSON is overcounted by 6 %.
 """
 
 from __future__ import annotations
@@ -85,7 +76,7 @@ _MARKS = (
 _WORD = rf"[\w{_MARKS}]"
 
 _BEFORE, _AFTER = "([{<\"'`*", ")]}>\"'`*.,:;!?"
-"""What may stand around a plain word without making it anything else."""
+"""Marks that may stand around a plain word without making it anything else."""
 
 
 def _blanked(marks: str) -> dict[int, str]:
@@ -94,7 +85,7 @@ def _blanked(marks: str) -> dict[int, str]:
 
 
 _AROUND = "".join(chr(point) for point in range(128) if not (chr(point).isalnum() or point == ord("_")))
-"""What `_edges` takes away where a text is plain ASCII."""
+"""The marks that `_edges` takes away where a text is plain ASCII."""
 _SIGILS = frozenset("#@$.-")
 """Without any of these `_sigil` finds nothing."""
 
@@ -107,7 +98,7 @@ _sharp = lazy(r"[A-Za-z]{1,2}(?:\+\+|#)(?!\w)")
 _thousands = lazy(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
 _version = lazy(r"[vV]?\d+(?:\.\d+)+$")
 _levels = tuple(map(_blanked, ("?&=#:@%$", "/\\~", ".-+'·‐‑")))
-"""What a name, an address or a path is made of, from the outside in."""
+"""The separators in a name, an address or a path, from the outside in."""
 _ticket = lazy(r"(?<=\w)#\d+\b")
 _humps = lazy(rf"(?<=[a-z{_MARKS}])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _mixed = lazy(r"(?:([^\W\d_]+)(\d+)|(\d+)([^\W\d_]+))$")
@@ -161,7 +152,7 @@ def analysed(chunk: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _latest(chunk: str) -> str:
-    """What is written is often looked at soon after."""
+    """The terms of a chunk; a text that is written is often looked at soon after."""
     return " ".join(_analyse(chunk, query=False))
 
 
@@ -335,9 +326,11 @@ def _joined(core: str) -> str:
 
 
 def _number(core: str, out: list[str]) -> None:
-    """A version or a decimal, whole and by its leading parts, with and without the v."""
+    """A version or a decimal, whole and by its leading parts, with and without the v; a long one is kept whole."""
     whole = core.lower()
     out.append(whole)
+    if len(whole) > SPLIT_CHARS:  # every leading part of all would be more than anybody can store
+        return
     bare = whole.lstrip("v")
     if bare != whole:
         out.append(bare)
@@ -489,7 +482,7 @@ PIECES = lazy(
 LONGEST = 16
 """Words of so many letters and more are paid for by the letter."""
 FAR, PICTURES = "\u2e80", "\U0001f000"
-"""Where scripts without an alphabet, and pictures, begin."""
+"""The first letters of scripts without an alphabet, and of pictures."""
 PRICES: dict[str, tuple[float, ...]] = {
     " l": (1.00, 1.00, 1.01, 1.01, 1.02, 1.05, 1.06, 1.08, 1.13, 1.15, 1.24, 1.29, 1.32, 1.46, 1.85, 0.17),
     " m": (1.00, 1.00, 1.59, 1.70, 1.90, 1.90, 1.97, 2.19, 2.33, 2.47, 2.47, 2.47, 2.58, 2.70, 2.70, 0.16),
@@ -573,7 +566,7 @@ class Numbering(Protocol):
     """Chunks numbered in order of appearance."""
 
     def __len__(self) -> int:
-        """How many different ones there are."""
+        """The number of different ones."""
         ...
 
     def cut(self, texts: Sequence[str], *, joined: bool = True) -> Cut:

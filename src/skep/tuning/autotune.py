@@ -1,12 +1,9 @@
-"""What autotune may change, how each choice is drawn, and where to begin.
+"""Search for a better config on the tune split, within a budget of trials and seconds.
 
-Searching for a better config on the tune split, under a budget, and saying afterwards what mattered.
-
-The holdout is never looked at here: the gate needs it unseen. When the search is over, every change that
-does not help is taken back, so that the config stays close to the one it started from, and each change that
-stays is reported with what would be lost without it.
-
-Autotune on a workspace: checks first, then searches, then writes the result as a new config file.
+The space of choices, the search (optuna, extra `tune`), and the report of the choices that mattered. The holdout is
+never looked at: the gate needs it unseen. After the search every change that does not help is taken back, and each
+that stays is reported with the loss without it. `tune_workspace` writes the result as a new config file. Called by
+`skep tune autotune`.
 """
 
 from __future__ import annotations
@@ -268,7 +265,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the search stands; given to the progress view after every trial."""
+    """The state of the search, given to the progress view after every trial."""
 
     trial: int
     trials: int
@@ -289,7 +286,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...]
 
     def note(self) -> str:
-        """What was changed and why, for the config file."""
+        """The changes and their reasons, for the config file."""
         lines = [
             f"Found by autotune from {self.base.name} in {self.trials} trials: on the tune split nUDCG "
             f"{self.before.nudcg:.3f} → {self.after.nudcg:.3f}, distractors {self.before.distractors} → "
@@ -299,7 +296,7 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worth(score: QueryScore) -> float:
-    """What one answer is worth to the search.
+    """The worth of one answer to the search.
 
     nUDCG, or silence where there is no answer; less a whole query per distractor; less a little for every
     other result that does not answer, because it may be a distractor that nobody has labelled.
@@ -311,12 +308,12 @@ def worth(score: QueryScore) -> float:
 
 
 def objective(scores: Sequence[QueryScore]) -> float:
-    """What the search maximises: the mean worth of the answers."""
+    """The mean worth of the answers, which the search maximises."""
     return math.fsum(worth(score) for score in scores) / max(1, len(scores))
 
 
 def standard_error(scores: Sequence[QueryScore]) -> float:
-    """How far the objective would move on other queries like these."""
+    """The standard error of the objective over queries like these."""
     if len(scores) < 2:
         return 0.0
     mean = objective(scores)

@@ -1,25 +1,16 @@
-"""Deployed versions, as they stand in the bank.
+"""Deployment of a config: versions in the bank, comparison of two configs, the gate, and the way back.
 
-Every deployment writes two registers in one transaction: `recall/config`, which `Bank.recall` reads, and a
-record under `tuning/version/` that says who deployed what and why. Readers see the old config or the new
-one.
+A deployment writes two settings in one transaction: `recall/config`, which `Bank.recall` reads, and a record under
+`tuning/version/` of who deployed what and why. Readers see the old config or the new one.
 
-Two configs side by side: what differs in the files, and what it did to every query.
+The gate judges on the holdout, on queries that neither config was tuned on. A candidate passes when
 
-The gate: whether one config may take the place of another, judged on queries neither was tuned on. Pure.
+1. its nUDCG is not lower than that of the deployed config. A drop passes only as noise: it is at most `TOLERANCE`,
+and the confidence interval of the paired difference reaches 0. It must also stay within `TOLERANCE` of the best
+result since the last forced deployment (the mark), so that small drops do not add up; 2. it returns no more
+distractors, and abstains rightly no less often; 3. its 95th percentile of latency is within the budget.
 
-A candidate passes when, on the holdout,
-
-1. its nUDCG is not lower than what is deployed. A drop is let through only as noise: it is at most
-`TOLERANCE`, *and*
-   the confidence interval of the paired difference reaches 0. So that many small drops cannot add up, it
-   must also stay within `TOLERANCE` of the best result since the last forced deployment (the mark);
-2. it hands over no more distractors, and abstains rightly no less often;
-3. its 95th percentile of latency is within the budget.
-
-Deploying a config through the gate, and going back.
-
-What every command does first: find the workspace, open its bank, and refuse what cannot work.
+Called by `skep tune`; writes the bank and configs/active.json.
 """
 
 from __future__ import annotations
@@ -165,7 +156,7 @@ SAME = 1e-9
 
 
 class QueryDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What the second config did to one query."""
+    """The effect of the second config on one query."""
 
     query: str
     before: float | None
@@ -324,7 +315,7 @@ def _found(code: str, candidate: Evaluation, what: str, fix: str) -> Finding:
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate says about a config."""
+    """The gate's verdict on a config."""
 
     config: SearchConfig
     candidate: Evaluation
@@ -337,7 +328,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against it."""
+        """True when nothing speaks against it."""
         return not self.findings
 
 

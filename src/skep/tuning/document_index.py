@@ -1,15 +1,10 @@
-"""The documents of a collection with their fields checked, and what their fields may be filtered by.
+"""Documents of a collection in a bank: read and checked, indexed, and eval sets learnt from their use.
 
-Documents into the bank: only what changed is written, and what was removed from the folder leaves recall.
-
-Each chunk is a memory of kind `document`. Its source is the chunk id, its tags are the collection and the
-values of filterable fields, and its metadata keeps the path, the headings and a hash of the content.
-
-Learning from traffic: recalls and outcomes that the bank has recorded become an eval set.
-
-What was used in a task that went well is relevant to its query; what was used in a task that failed is a
-distractor. Several tasks with the same query vote. Everything is read from the bank and written to the
-workspace: nothing leaves the machine.
+A chunk is a memory of kind `document`: its source is the chunk id, its tags are the collection and the values of
+filterable fields, its metadata keeps the path, the headings and a hash of the content. Indexing writes only what
+changed, and takes out of recall what was removed from the folder. `harvest` turns recorded recalls and outcomes into an
+eval set: what a task that went well used is relevant to its query, what a failed task used is a distractor. Called by
+`deploy` and `skep tune`; reads the workspace and the bank, sends nothing anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from typing import Any, cast
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.errors import MissingExtraError, NotFoundError
+from skep.errors import MissingExtraError, NotFoundError, did_you_mean
 from skep.model import Event, Memory
 from skep.tuning.documents import (
     MAX_DOCUMENT_BYTES,
@@ -38,7 +33,7 @@ from skep.tuning.documents import (
     chunk,
     read_document,
 )
-from skep.tuning.findings import Finding, RefusedError, did_you_mean, refuse_errors
+from skep.tuning.findings import Finding, RefusedError, refuse_errors
 from skep.tuning.schemas import EVERYTHING, RESERVED
 from skep.tuning.search_config import Scalar, field_tag
 from skep.tuning.workspace import (
@@ -106,6 +101,7 @@ def read_sources(workspace: Workspace, collection: Collection) -> Sources:
         for path in _paths(workspace, collection):
             document = _read(workspace, path, findings)
             if document is not None:
+                document.fields.update(_folder_fields(path, document, collection))
                 wrong = list(_check_fields(document, collection))
                 findings.extend(wrong)
                 if not any(finding.severity == "error" for finding in wrong):
@@ -114,6 +110,14 @@ def read_sources(workspace: Workspace, collection: Collection) -> Sources:
         what, fix = f"the collection {collection.name!r} has no documents", "put files into documents/"
         findings.append(Finding(code="no-documents", file="documents", what=what, fix=fix))
     return Sources(collection=collection, sources=tuple(sources), findings=tuple(findings))
+
+
+def _folder_fields(path: str, document: Document, collection: Collection) -> Iterator[tuple[str, str]]:
+    """Fields that the collection takes from the name of a document's folder, where the document does not state them."""
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    for name, field in collection.fields.items():
+        if field.from_folder and folder and name not in document.fields:
+            yield name, folder
 
 
 def _paths(workspace: Workspace, collection: Collection) -> Iterator[str]:
@@ -231,7 +235,7 @@ TITLE_LIMIT = 500
 
 
 class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What indexing did to the bank."""
+    """The effect of indexing on the bank."""
 
     collection: str
     documents: int
@@ -247,7 +251,7 @@ class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chunks(self) -> int:
-        """How many chunks the collection now has."""
+        """Chunks that the collection has now."""
         return self.added + self.changed + self.unchanged
 
 
@@ -315,7 +319,7 @@ def source_version(sources: Sources) -> str:
 
 
 def document_of(memory: Memory) -> str:
-    """What labels call this memory: the path of its document, or `memory:` and its id."""
+    """The name of a memory in labels: the path of its document, or `memory:` and its id."""
     path: object = memory.metadata.get("path")
     return path if memory.kind == "document" and isinstance(path, str) else f"memory:{memory.id}"
 
@@ -554,7 +558,7 @@ def _results(bank: Bank) -> Iterator[Result]:
 
 
 def _helped(bank: Bank, memory_id: str, outcome: Event, used: int) -> bool:
-    """Whether a memory that an outcome names is still here and is not the lesson which that outcome left behind.
+    """True if a memory that an outcome names is still here and is not the lesson which that outcome left behind.
 
     `learn` writes a lesson, one link to each memory it came from, and then the outcome: the counters of their events
     tell a lesson from what was used, whatever the clock says.

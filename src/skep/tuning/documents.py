@@ -1,9 +1,9 @@
-"""From one document to its chunks: by heading, by paragraph, or by length.
+"""Documents as text and fields, and their chunks: by heading, by paragraph, or by length.
 
-A chunk's id is the document's path and the slug of its heading, so that it survives edits elsewhere in the
-file. Fenced code is never read as headings. Nothing is lost: every line of text is in exactly one chunk.
-
-Reading one document: Markdown, plain text, HTML, or PDF with the extra. Front matter becomes fields.
+Markdown, plain text, HTML, and PDF with the extra `pdf`; front matter becomes fields. A chunk's id is the
+document's path and the slug of its heading, so it survives edits elsewhere in the file. Fenced code is never read
+as headings. Every line of text is in exactly one chunk. Called by `document_index`, `validate` and the importers of
+notes; reads the file it is given and nothing else.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
+from msgspec import Meta
 
 from skep.errors import ConfigError, MissingExtraError
 from skep.private_parts import without_private
@@ -24,19 +25,22 @@ Strategy = Literal["by_heading", "by_paragraph", "fixed"]
 CHARS_PER_TOKEN = 4
 """Within a few per cent of what tokenizers count on prose."""
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S.*)$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _UNDERLINE = re.compile(r"^ {0,3}(=+|-+)[ \t]*$")
 _NOT_SLUG = re.compile(r"[^\w]+")
 
 
 class Chunking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the documents of a collection are cut."""
+    """The cutting of a collection's documents."""
 
-    strategy: Strategy = "by_heading"
-    max_tokens: int = 512
-    heading_level: int = 2
-    """`by_heading` cuts at headings of this level and above (1 is the highest)."""
+    strategy: Annotated[Strategy, Meta(description="Where documents are cut.")] = "by_heading"
+    max_tokens: Annotated[
+        int, Meta(ge=16, le=8192, description="No chunk is longer than about this many tokens.")
+    ] = 512
+    heading_level: Annotated[
+        int, Meta(ge=1, le=6, description="by_heading cuts at headings of this level and above.")
+    ] = 2
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +104,8 @@ def blocks(text: str) -> Iterator[Block]:
         under = None if code else _UNDERLINE.match(line)
         if heading:
             yield from _text_block(pending)
-            yield Block(level=len(heading[1]), text=heading[2])
+            title = heading[2].rstrip()
+            yield Block(level=len(heading[1]), text=title.rstrip("#").rstrip() or title)
             pending = []
         elif under and pending and _is_title(pending):
             title = pending.pop().strip()
@@ -200,7 +205,7 @@ def _text_block(lines: list[str]) -> Iterator[Block]:
 
 
 def _is_title(pending: list[str]) -> bool:
-    """Whether the last line stands alone and reads as a title that `===` or `---` may underline."""
+    """True if the last line stands alone and reads as a title that `===` or `---` may underline."""
     last = pending[-1].strip()
     return bool(last) and last[0] not in "-*+|>#`~" and (len(pending) == 1 or not pending[-2].strip())
 
@@ -219,6 +224,7 @@ def _fit(text: str, limit: int) -> Iterator[str]:
 SUFFIXES = (".md", ".txt", ".html", ".htm", ".pdf")
 MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 _KEY = re.compile(r"^([A-Za-z_][\w-]*)\s*:\s*(.*)$")
+_DASHED = re.compile(r"^\s*-\s+(.*)$")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 FieldValue = str | tuple[str, ...]
@@ -268,47 +274,58 @@ def read_document(path: str, file: Path) -> Document:
     )
 
 
-def front_matter(text: str) -> tuple[dict[str, FieldValue], str]:
+def front_matter(text: str, *, lenient: bool = False) -> tuple[dict[str, FieldValue], str]:
     """Split the `key: value` lines between two `---` from the text below them.
 
-    Values are plain or quoted words, `[a, b]`, or a list of `- item` lines. Nothing else is read, nothing
-    is guessed.
+    Values are plain or quoted words, `[a, b]`, or a list of `- item` lines. This is the part of YAML that notes use;
+    nothing else is read, nothing is guessed.
+
+    Args:
+        text: A whole document.
+        lenient: Pass over other lines instead of refusing them, as for notes that other programs wrote.
+
+    Raises:
+        FrontMatterError: A line is of another kind, a key stands twice, or the end is missing.
 
     >>> front_matter("---\\ncategory: faq\\n---\\nHello")
     ({'category': 'faq'}, 'Hello')
+    >>> front_matter("---\\ntitle: A: b\\ntags: [x, 'y z']\\naliases:\\n  - one\\n---\\n")[0]
+    {'title': 'A: b', 'tags': ('x', 'y z'), 'aliases': ('one',)}
     """
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return {}, text
     end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() in ("---", "...")), None)
     if end is None:
+        if lenient:
+            return {}, text
         raise FrontMatterError(1, "the front matter is opened with '---' and never closed")
-    fields: dict[str, FieldValue] = {}
+    fields: dict[str, str | list[str]] = {}
     key = ""
     for number, line in enumerate(lines[1:end], start=2):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        item = re.match(r"^\s*-\s+(.*)$", line)
+        item = _DASHED.match(line)
         found = _KEY.match(line)
         if item and key:
             earlier = fields[key]
-            fields[key] = (
-                *((earlier,) if isinstance(earlier, str) and earlier else tuple(earlier)),
-                _plain(item[1]),
-            )
-        elif found:
+            if isinstance(earlier, str):
+                earlier = fields[key] = [earlier] if earlier else []
+            earlier.append(_plain(item[1]))
+        elif found and (lenient or found[1] not in fields):
             key = found[1]
-            if key in fields:
-                raise FrontMatterError(number, f"the key {key!r} is stated twice")
             fields[key] = _value(found[2].strip())
-        else:
+        elif found:
+            raise FrontMatterError(number, f"the key {found[1]!r} is stated twice")
+        elif not lenient:
             raise FrontMatterError(number, f"{line.strip()[:60]!r} is neither 'key: value' nor '- item'")
-    return fields, "\n".join(lines[end + 1 :]).lstrip("\n")
+    kept = {name: value if isinstance(value, str) else tuple(value) for name, value in fields.items()}
+    return kept, "\n".join(lines[end + 1 :]).lstrip("\n")
 
 
-def _value(raw: str) -> FieldValue:
+def _value(raw: str) -> str | list[str]:
     if raw.startswith("[") and raw.endswith("]"):
-        return tuple(_plain(part) for part in raw[1:-1].split(",") if part.strip())
+        return [_plain(part) for part in raw[1:-1].split(",") if part.strip()]
     return _plain(raw)
 
 

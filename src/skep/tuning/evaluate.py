@@ -1,14 +1,9 @@
-"""Measuring a config: ask every query, hold the answers against the labels, keep the result.
+"""Evaluation of a config: every query asked, the answers held against the labels, the result kept in the bank.
 
-A result says what it was measured on: the config's hash, the data version, the eval set's hash and the
-embedder's fingerprint. Two results are only ever compared when all but the config are equal.
-
-One query, looked at closely: what was found, by which signal, what was flagged, and where the answer stopped.
-
-A bank that holds still: the same few queries asked under hundreds of configs, each piece of work done once.
-
-Candidates depend on the query and the filter, not on how they are ranked, so that most of a trial is ranking alone.
-Writes to the bank during the search are not seen; the gate measures on the bank itself.
+A result names its circumstances: the config's hash, the data version, the eval set's hash, the embedder's
+fingerprint. Two results are compared only when all but the config are equal. `look` shows one query closely.
+`SteadySearcher` keeps a bank still for a search over hundreds of configs: candidates depend on the query and the
+filter alone, so most of a trial is ranking. Called by `deploy`, `autotune` and `skep tune`.
 """
 
 from __future__ import annotations
@@ -50,7 +45,7 @@ Progress = Callable[[int, int], None]
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """What two results must share to be comparable."""
+    """The circumstances that two results must share to be comparable."""
 
     evals: str
     """Name and hash of the eval set."""
@@ -61,7 +56,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """How one config did, and on what."""
+    """The result of one config, and its circumstances."""
 
     config: str
     """Its name, for people."""
@@ -75,7 +70,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
     def like(self, other: Evaluation) -> bool:
-        """Whether the two were measured on the same things."""
+        """True if the two were measured on the same things."""
         return self.on == other.on and self.k == other.k
 
     def by_query(self) -> dict[str, QueryScore]:

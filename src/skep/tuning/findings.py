@@ -1,12 +1,11 @@
-"""What a check found: one value per problem, with a code, a place and a way out.
+"""Findings: one value per problem of a workspace, with a code, a place and a way out.
 
-Nothing in the tuning room answers bad input with a stack trace. A check collects findings, all of them at
-once, and whoever asked decides what to do: print them, refuse, or carry on when they are only warnings.
+A check collects all findings at once; its caller prints them, refuses (`RefusedError`), or goes on when they are
+only warnings. Nothing in this room answers bad input with a stack trace.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -62,6 +61,7 @@ CODES: dict[str, str] = {
     "config-refused": "the recall pipeline refuses the config",
     "active-differs": "configs/active.json is not what is deployed",
     # evals
+    "made-up": "an eval set leaves out ids or splits, and they were made up",
     "no-evals": "there is nothing to measure with",
     "empty-evals": "an eval set without queries",
     "no-holdout": "no query is held out",
@@ -122,19 +122,3 @@ def refuse_errors(findings: Iterable[Finding]) -> None:
     errors = errors_of(findings)
     if errors:
         raise RefusedError(errors)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint such as `did you mean 'top_k'?`, or the list of what there is.
-
-    >>> did_you_mean("topk", ["top_k", "rrf_k"])
-    "did you mean 'top_k'?"
-    """
-    choices = sorted(known)
-    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    if not choices:
-        return "there is none to choose from"
-    shown = ", ".join(choices[:12]) + (", …" if len(choices) > 12 else "")
-    return f"use one of: {shown}"

@@ -1,15 +1,10 @@
-"""How good a ranked answer is, with distractors counted as the harm they are.
+"""Metrics of a ranked answer that count distractors as harm, and the confidence of their means. Pure.
 
-An irrelevant result wastes a slot; a distractor misleads whoever reads it. UDCG therefore gives a relevant
-document its grade, an irrelevant one 0 and a distractor −1, discounted by rank. Labels are about documents
-while retrieval returns chunks: only the best-ranked chunk of a document counts, and later chunks are
-removed *before* ranks are assigned.
-
-All functions take ranked document ids; `score_query` is the one that takes raw chunk results.
-
-How far a mean over a few dozen queries can be trusted.
-
-Randomness is an argument: the same generator gives the same interval and the same p-value.
+An irrelevant result wastes a slot; a distractor misleads its reader. UDCG gives a relevant document its grade, an
+irrelevant one 0 and a distractor −1, discounted by rank. Labels are about documents while retrieval returns chunks:
+only the best-ranked chunk of a document counts, and later chunks are removed before ranks are assigned. All
+functions take ranked document ids; `score_query` takes raw chunk results. Randomness is an argument: the same
+generator gives the same interval and p-value.
 """
 
 from __future__ import annotations
@@ -29,13 +24,13 @@ DEFAULT_K = 10
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about one query: relevant documents with their grades, and distractors."""
+    """The labels of one query: relevant documents with their grades, and distractors."""
 
     relevant: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
     distractors: frozenset[str] = frozenset()
 
     def utility(self, document: str) -> float:
-        """What it is worth to hand over `document`: its grade, 0, or −1."""
+        """The worth of handing over `document`: its grade, 0, or −1."""
         if document in self.relevant:
             return self.relevant[document]
         return -1.0 if document in self.distractors else 0.0
@@ -128,7 +123,7 @@ class QueryScore(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def abstained(self) -> bool:
-        """Whether the answer was empty."""
+        """True for an empty answer."""
         return self.returned == 0
 
 

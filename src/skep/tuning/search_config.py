@@ -25,17 +25,34 @@ the second look; `temporal`, `currency`
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
+from msgspec import Meta
 
-from skep.retrieval.recall_config import QUERY_SIGNALS, RecallConfig, to_dict
-from skep.tuning.schemas import EVERYTHING, RESERVED
+from skep.retrieval.recall_config import QUERY_SIGNALS, SIGNALS, RecallConfig, to_dict
+from skep.tuning.schemas import (
+    EVERYTHING,
+    NAME,
+    RESERVED,
+    CollectionName,
+    Count,
+    FieldName,
+    Many,
+    Name,
+    Schema,
+    Share,
+    Text,
+    Weight,
+    json_schema,
+)
 
 Scalar = str | int | float | bool
+FilterValue = Annotated[str, Meta(max_length=150)] | int | float | bool
 SECOND_LOOK = (
     "late",
     "close",
@@ -65,80 +82,158 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Retrieval(_Section, frozen=True, kw_only=True):
-    """Where candidates come from and how they are ordered."""
+    """The sources of candidates and their order."""
 
-    method: Literal["keyword", "vector", "hybrid"] = "hybrid"
-    top_k: int = 10
-    fusion: Literal["rrf", "weighted", "minmax"] = "rrf"
-    rrf_k: int = 60
-    weights: dict[str, float] = msgspec.field(default_factory=lambda: {"semantic": 1.0, "lexical": 1.0})
-    pool: int = 100
-    late: float = 0.0
-    close: float = 0.0
-    coverage: float = 0.0
-    numbers: float = 0.0
-    contrast: float = 0.0
-    peers: float = 0.0
-    subject: float = 0.0
-    another: float = 0.0
-    author: float = 0.0
-    title: float = 0.0
-    bridge: float = 0.0
-    wanted: float = 0.0
-    guidance: float = 0.0
-    thread: float = 0.0
-    home: float = 0.0
-    echo: float = 0.0
-    context: float = 0.0
-    temporal: Literal["off", "boost", "filter"] = "off"
-    currency: bool = False
+    method: Annotated[
+        Literal["keyword", "vector", "hybrid"], Meta(description="Words, meaning, or both.")
+    ] = "hybrid"
+    top_k: Annotated[Count, Meta(description="At most this many results.")] = 10
+    fusion: Annotated[
+        Literal["rrf", "weighted", "minmax"], Meta(description="How words and meaning are combined.")
+    ] = "rrf"
+    rrf_k: Annotated[
+        Many, Meta(description="With rrf: larger values flatten the advantage of the first ranks.")
+    ] = 60
+    weights: Annotated[
+        dict[str, Annotated[float, Meta(ge=0, le=1000)]],
+        Meta(description="Weight per signal; only their proportions count."),
+    ] = msgspec.field(default_factory=lambda: {"semantic": 1.0, "lexical": 1.0})
+    pool: Annotated[Many, Meta(description="How many candidates each of words and meaning may bring.")] = 100
+    late: Annotated[
+        Weight, Meta(description="Weight of late interaction on the short list; 0 leaves it out.")
+    ] = 0.0
+    close: Annotated[Weight, Meta(description="Weight of words of the query standing close together.")] = 0.0
+    coverage: Annotated[
+        Weight, Meta(description="Weight of how much of the query a result holds at all.")
+    ] = 0.0
+    numbers: Annotated[Weight, Meta(description="Weight of holding what the query gives in digits.")] = 0.0
+    contrast: Annotated[
+        Weight, Meta(description="Weight of what sets a result apart from the short list.")
+    ] = 0.0
+    peers: Annotated[Weight, Meta(description="Weight of being close to another result that ranks high.")] = (
+        0.0
+    )
+    subject: Annotated[Weight, Meta(description="Weight of a name of the query at the head of a result.")] = (
+        0.0
+    )
+    another: Annotated[
+        Weight, Meta(description="Weight against opening with another than the query names.")
+    ] = 0.0
+    author: Annotated[
+        Weight, Meta(description="Weight of the query naming the agent that wrote a result.")
+    ] = 0.0
+    title: Annotated[Weight, Meta(description="Weight of the query naming what a result is headed with.")] = (
+        0.0
+    )
+    bridge: Annotated[
+        Weight, Meta(description="Weight of being headed with what the first results name.")
+    ] = 0.0
+    wanted: Annotated[Weight, Meta(description="Weight of holding the kind of answer that is asked for.")] = (
+        0.0
+    )
+    guidance: Annotated[
+        Weight, Meta(description="Weight of saying how such a question is to be answered.")
+    ] = 0.0
+    thread: Annotated[Weight, Meta(description="Weight of following a better result in one session.")] = 0.0
+    home: Annotated[
+        Weight, Meta(description="Weight of belonging where most of the first results belong.")
+    ] = 0.0
+    echo: Annotated[Weight, Meta(description="Weight of holding words that the first results share.")] = 0.0
+    context: Annotated[
+        Weight, Meta(description="Weight of the words of neighbours in time; 0 leaves it out.")
+    ] = 0.0
+    temporal: Annotated[
+        Literal["off", "boost", "filter"], Meta(description="What times named in a query do.")
+    ] = "off"
+    currency: Annotated[bool, Meta(description="Newest first among results that give different values.")] = (
+        False
+    )
 
 
 class DynamicK(_Section, frozen=True, kw_only=True):
     """Stopping at the cliff."""
 
-    enabled: bool = False
-    gap_threshold_factor: float = 3.0
-    min_results: int = 1
-    max_results: int = 10
+    enabled: Annotated[
+        bool, Meta(description="Stop where quality falls off a cliff, instead of always at top_k.")
+    ] = False
+    gap_threshold_factor: Annotated[
+        float, Meta(ge=1, le=1000, description="How many times the usual gap is a cliff.")
+    ] = 3.0
+    min_results: Annotated[Count, Meta(description="Never stop before this many.")] = 1
+    max_results: Annotated[Count, Meta(description="Never return more than this many.")] = 10
 
 
 class Detection(_Section, frozen=True, kw_only=True):
     """Flagging what words and meaning place far apart."""
 
-    enabled: bool = False
-    disagreement_threshold: float = 0.7
+    enabled: Annotated[
+        bool, Meta(description="Flag results that words and meaning place far apart; needs hybrid.")
+    ] = False
+    disagreement_threshold: Annotated[Share, Meta(description="How far apart the two ranks may lie.")] = 0.7
 
 
 class Abstention(_Section, frozen=True, kw_only=True):
     """Returning nothing where nothing answers."""
 
-    enabled: bool = False
-    floor: float = 0.2
-    relative_floor: float = 0.0
+    enabled: Annotated[bool, Meta(description="Return nothing where nothing answers.")] = False
+    floor: Annotated[Share, Meta(description="Results with less evidence than this are withheld.")] = 0.2
+    relative_floor: Annotated[
+        Share, Meta(description="Results scoring less than this share of the best are withheld.")
+    ] = 0.0
 
 
 class Selection(_Section, frozen=True, kw_only=True):
     """Thinning out near-equal results."""
 
-    strategy: Literal["none", "mmr", "diversity"] = "none"
-    mmr_lambda: float = 0.7
-    similarity: float = 0.8
+    strategy: Annotated[
+        Literal["none", "mmr", "diversity"], Meta(description="Whether near-equal results are thinned out.")
+    ] = "none"
+    mmr_lambda: Annotated[Share, Meta(description="With mmr: 1 looks at relevance alone.")] = 0.7
+    similarity: Annotated[
+        Share, Meta(description="With diversity: from where two results count as the same.")
+    ] = 0.8
 
 
 class SearchConfig(_Section, frozen=True, kw_only=True):
     """One config, with everything it extends filled in."""
 
-    name: str
-    note: str = ""
-    collection: str = ""
-    """`*` for every memory of the bank."""
+    name: Annotated[Name, Meta(description="The name of this file without .json.")]
+    note: Annotated[Text, Meta(description="What this config tries, and why.")] = ""
+    collection: Annotated[
+        CollectionName, Meta(description="The collection it searches; * searches every memory of the bank.")
+    ] = ""
     retrieval: Retrieval = Retrieval()
-    filters: dict[str, tuple[Scalar, ...]] = msgspec.field(default_factory=dict[str, tuple[Scalar, ...]])
+    filters: Annotated[
+        dict[FieldName, Annotated[tuple[FilterValue, ...], Meta(min_length=1, max_length=200)]],
+        Meta(description="Per filterable field the values that are let in; applied before scoring."),
+    ] = msgspec.field(default_factory=dict[str, tuple[Scalar, ...]])
     dynamic_k: DynamicK = DynamicK()
     distraction_detection: Detection = Detection()
     abstention: Abstention = Abstention()
     selection: Selection = Selection()
+
+
+CONFIG: Schema = json_schema(
+    SearchConfig,
+    "A search config: how a query is answered",
+    extends={
+        "type": "string",
+        "pattern": NAME,
+        "maxLength": 64,
+        "description": "Another config that supplies everything not stated here.",
+    },
+)
+CONFIG["properties"]["retrieval"]["properties"]["weights"]["propertyNames"] = {"enum": list(SIGNALS)}
+
+
+def config_schema(values: Mapping[str, Sequence[str]]) -> Schema:
+    """The schema of configs with the filterable fields and their values, so that an editor can offer them."""
+    made = copy.deepcopy(CONFIG)
+    made["properties"]["filters"]["properties"] = {
+        field: {"type": "array", "minItems": 1, "items": {"enum": list(known)}}
+        for field, known in values.items()
+    }
+    return made
 
 
 def from_raw(raw: Mapping[str, Any]) -> SearchConfig:
@@ -153,7 +248,7 @@ def to_raw(config: SearchConfig) -> dict[str, Any]:
 
 
 def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says on top of the file it extends.
+    """The keys of a file on top of those of the file it extends.
 
     Sections are merged key by key; weights and filters are replaced as a whole, because half of one and
     half of another mean nothing.
@@ -182,7 +277,7 @@ def field_tag(field: str, value: Scalar) -> str:
 
 
 def recall_settings(config: SearchConfig) -> dict[str, Any]:
-    """What `Bank.recall(config=…)` takes: every key of `RecallConfig`, and `limit`, `tags` and `kinds`.
+    """The settings that `Bank.recall(config=…)` takes: every key of `RecallConfig`, and `limit`, `tags` and `kinds`.
 
     Keys that a config file cannot state have their defaults, so that no preset shows through.
     """
@@ -260,7 +355,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def difference(before: SearchConfig, after: SearchConfig) -> tuple[Change, ...]:
-    """What was changed from one config to another, names and notes aside."""
+    """The changes from one config to another, names and notes aside."""
     left, right = _flat(to_raw(before)), _flat(to_raw(after))
     keys = [key for key in {**left, **right} if key not in ("name", "note")]
     return tuple(

@@ -1,26 +1,16 @@
-"""Figures in the terminal: sparklines, bars made of characters, aligned tables. No dependency, no colour.
-
-Results as text for the terminal. Pure: values in, a string out.
-
-The same figures as SVG or PNG, with the `plot` extra.
-"""
+"""Results of tuning as text for the terminal: tables, bars and sparklines. Pure; called by `skep tune`."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
-from skep.errors import MissingExtraError
 from skep.tuning.autotune import Live, Tuned
 from skep.tuning.deploy import SAME, Comparison, Judgement, Version
 from skep.tuning.document_index import Harvest, IndexReport
 from skep.tuning.evaluate import MEASURED, Evaluation, Looked
-from skep.tuning.findings import Finding, RefusedError
+from skep.tuning.findings import Finding
 from skep.tuning.metrics import Overall
-from skep.tuning.workspace import write_bytes
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -101,7 +91,7 @@ def findings(found: Sequence[Finding]) -> str:
 
 
 def index_report(report: IndexReport) -> str:
-    """What indexing did, and what can be filtered."""
+    """The effect of indexing, and the fields that can be filtered."""
     lines = [
         f"{report.collection}: {report.documents} documents, {report.chunks} chunks "
         f"({report.added} added, {report.changed} changed, {report.removed} removed, {report.unchanged} unchanged)"
@@ -242,7 +232,7 @@ def comparison(result: Comparison) -> str:
 
 
 def judgement(verdict: Judgement) -> str:
-    """What the gate says."""
+    """The gate's verdict."""
     lines = [
         f"holdout: {verdict.config.name} nUDCG {verdict.candidate.overall.nudcg:.3f}, "
         + totals(verdict.candidate.overall)
@@ -279,7 +269,7 @@ def history(versions: Sequence[Version], active: int | None) -> str:
 
 
 def live(state: Live, course: Sequence[float]) -> str:
-    """Where a search stands, on one line."""
+    """The state of a search on one line."""
     return (
         f"{state.trial}/{state.trials} trials, {state.seconds:.0f} s  best: nUDCG {state.best.nudcg:.3f}, "
         f"{state.best.distractors} distractors  {sparkline(course[-30:])}"
@@ -287,7 +277,7 @@ def live(state: Live, course: Sequence[float]) -> str:
 
 
 def tuned(result: Tuned) -> str:
-    """What autotune found."""
+    """The result of autotune."""
     lines = [
         f"{result.trials} trials in {result.seconds:.0f} s on the tune split: nUDCG {result.before.nudcg:.3f} → "
         f"{result.after.nudcg:.3f}, distractors {result.before.distractors} → {result.after.distractors}",
@@ -327,75 +317,3 @@ def _change(before: float, after: float) -> tuple[str, str, str]:
     if isinstance(before, int):
         return str(before), str(after), f"{after - before:+d}"
     return f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}"
-
-
-FORMATS = (".svg", ".png")
-_GOOD, _BAD, _PLAIN = "#2a7f62", "#b3423a", "#4a5a6a"
-
-
-def save_figure(figure: Any, file: Path) -> None:
-    """Write a figure as SVG or PNG, by the suffix of the file."""
-    suffix = file.suffix.lower()
-    if suffix not in FORMATS:
-        what, fix = f"{file.name!r} is not an image", f"end it with {' or '.join(FORMATS)}"
-        raise RefusedError([Finding(code="unsupported-file", file=file.name, what=what, fix=fix)])
-    out = io.BytesIO()
-    figure.savefig(out, format=suffix[1:], metadata={"Date": None} if suffix == ".svg" else None)
-    write_bytes(file, out.getvalue())
-
-
-def versions_figure(versions: Sequence[Version]) -> Any:
-    """nUDCG and distractors on the holdout, over versions."""
-    figure, axes = _new_figure()
-    measured = [version for version in versions if version.results is not None]
-    numbers = [version.number for version in measured]
-    axes.plot(numbers, [v.results.nudcg for v in measured if v.results], marker="o", color=_GOOD)
-    axes.set(xlabel="version", ylabel="nUDCG (holdout)", xticks=numbers)
-    for version in measured:
-        if version.config is not None and version.results is not None:
-            label = f" {version.config.name}" + (" (forced)" if version.forced else "")
-            axes.annotate(label, (version.number, version.results.nudcg), fontsize=8)
-    other = axes.twinx()
-    other.bar(
-        numbers, [v.results.distractors for v in measured if v.results], color=_BAD, alpha=0.25, width=0.4
-    )
-    other.set_ylabel("distractors")
-    return figure
-
-
-def deltas_figure(comparison: Comparison) -> Any:
-    """Change of nUDCG per query, worst first."""
-    deltas = sorted(comparison.deltas, key=lambda item: item.delta)
-    figure, axes = _new_figure(height=1.2 + 0.18 * len(deltas))
-    colours = [_GOOD if item.delta >= 0 else _BAD for item in deltas]
-    axes.barh([item.query for item in deltas], [item.delta for item in deltas], color=colours)
-    axes.axvline(0, color=_PLAIN, linewidth=0.8)
-    axes.set(xlabel="change of nUDCG", title=comparison.verdict())
-    axes.tick_params(axis="y", labelsize=7)
-    axes.title.set_fontsize(9)
-    return figure
-
-
-def scores_figure(query: str, scores: Sequence[float], kept: int) -> Any:
-    """Scores by rank, with the place where the answer was cut."""
-    figure, axes = _new_figure()
-    ranks = list(range(1, len(scores) + 1))
-    axes.plot(ranks, list(scores), marker="o", color=_PLAIN)
-    if kept < len(scores):
-        axes.axvline(kept + 0.5, color=_BAD, linestyle="--", label=f"cut after {kept}")
-        axes.legend()
-    axes.set(xlabel="rank", ylabel="score", xticks=ranks, title=query)
-    return figure
-
-
-def _new_figure(height: float = 3.6) -> tuple[Any, Any]:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("drawing figures", "plot") from None
-    figure: Any = Figure(figsize=(7.2, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes

@@ -1,18 +1,18 @@
-"""Three levels of checking: does it parse, does it make sense, does it answer as well as what is deployed.
+"""Checks of meaning: settings against each other and the data, labels against the documents.
 
-`load` has done the first by the time there is a workspace. This module does the second. The third is `gate`:
-it needs a bank and an evaluation. Every level reports everything it finds.
+`workspace.load` has checked the syntax before; the gate (`deploy`) measures afterwards. Every level reports all of
+its findings. Called by `deploy` and `skep tune validate`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from skep.errors import ConfigError
+from skep.errors import ConfigError, did_you_mean
 from skep.retrieval.recall_config import from_dict
 from skep.tuning.document_index import Sources, read_sources
 from skep.tuning.documents import chunk
-from skep.tuning.findings import Finding, did_you_mean
+from skep.tuning.findings import Finding
 from skep.tuning.schemas import EVERYTHING, RESERVED
 from skep.tuning.search_config import (
     OUTSIDE_RECALL_CONFIG,
@@ -47,7 +47,7 @@ def check_files(workspace: Workspace) -> tuple[Finding, ...]:
 
 
 def check_config(config: SearchConfig, read: Mapping[str, Sources], *, file: str = "") -> tuple[Finding, ...]:
-    """Whether the settings of one config make sense together and with the data."""
+    """Findings about settings of one config that do not go together or with the data."""
     return tuple(_config_findings(config, read, file or f"configs/{config.name}.json"))
 
 
@@ -120,7 +120,7 @@ def _filter_findings(config: SearchConfig, sources: Sources, file: str) -> Itera
 
 
 def refused_by_pipeline(config: SearchConfig) -> str:
-    """What the recall pipeline has against a config; empty when it takes it."""
+    """The recall pipeline's refusal of a config; empty when it takes it."""
     settings = recall_settings(config)
     try:
         from_dict({key: value for key, value in settings.items() if key not in OUTSIDE_RECALL_CONFIG})
@@ -130,7 +130,7 @@ def refused_by_pipeline(config: SearchConfig) -> str:
 
 
 def check_evals(evals: Iterable[EvalSet], read: Mapping[str, Sources]) -> tuple[Finding, ...]:
-    """Whether the labels speak of documents that exist, and say one thing about each."""
+    """Findings about labels of documents that do not exist, or that are labelled in two ways."""
     findings: list[Finding] = []
     seen: dict[str, str] = {}
     for eval_set in evals:

@@ -1,4 +1,4 @@
-"""Reading and writing the files of a workspace: bounded, inside the folder, and all or nothing.
+"""A workspace and its files: read within bounds, written whole or not at all, laid out anew.
 
 A workspace: a folder of files that says what is searched, how, and how well it must go.
 
@@ -10,14 +10,14 @@ A workspace: a folder of files that says what is searched, how, and how well it 
     evals/*.json            queries with what answers them and what would mislead
     */*.schema.json         JSON Schemas, for editors
 
-`load` reads all of it and never raises: what is wrong becomes a finding.
-
-Laying out a workspace: empty with its schemas, or the example that ships with skep.
+The JSON may have comments and trailing commas. `load` reads all of it and never raises: what is wrong becomes a
+finding. Called by the rest of this room and by `skep tune`; touches nothing outside the workspace's folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -26,25 +26,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
+from msgspec import Meta
 
+from skep.errors import did_you_mean
 from skep.tuning.documents import Chunking
-from skep.tuning.findings import Finding, RefusedError, did_you_mean
+from skep.tuning.findings import Finding, RefusedError
 from skep.tuning.metrics import DEFAULT_K, Labels
 from skep.tuning.schemas import (
-    COLLECTION,
-    CONFIG,
-    EVALS,
     EVERYTHING,
-    FILES,
     NAME,
+    CollectionName,
+    Count,
+    FieldName,
+    Label,
+    Name,
     Schema,
+    Text,
     check,
-    config_schema,
+    json_schema,
 )
-from skep.tuning.search_config import SearchConfig, from_raw, merged
+from skep.tuning.search_config import CONFIG, SearchConfig, config_schema, from_raw, merged
 
 MAX_JSON_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 32
@@ -71,7 +75,7 @@ def read_json(root: Path, relative: str) -> tuple[dict[str, Any] | None, list[Fi
             limit = MAX_JSON_BYTES // 1024 // 1024
             return failed("too-large", f"it has {size:,} bytes", f"keep it under {limit} MiB; split it")
         text = file.read_bytes().decode("utf-8-sig")
-        value: object = json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+        value: object = json.loads(plain_json(text), object_pairs_hook=_pairs, parse_constant=_constant)
     except OSError as error:
         return failed(
             "unreadable", f"it cannot be read ({error.strerror or error})", "check that it is a file"
@@ -87,12 +91,31 @@ def read_json(root: Path, relative: str) -> tuple[dict[str, Any] | None, list[Fi
         return failed("too-deep", "it is nested too deeply", f"nest at most {MAX_DEPTH} levels")
     except ValueError as error:
         return failed("malformed-json", str(error), "use plain JSON numbers")
+    if isinstance(value, list) and relative.startswith("evals/"):
+        value = {"queries": cast("list[Any]", value)}
     if not isinstance(value, dict):
         return failed("wrong-type", "it holds no JSON object", "put the keys between { and }")
     found = cast("dict[str, Any]", value)
     if _depth(found) > MAX_DEPTH:
         return failed("too-deep", "it is nested too deeply", f"nest at most {MAX_DEPTH} levels")
     return found, []
+
+
+_APART = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)
+_COMMA = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\Z)|,(?=\s*[}\]])', re.S)
+
+
+def plain_json(text: str) -> str:
+    """JSON without comments and trailing commas, as in tsconfig.json; every other character keeps its line and column.
+
+    >>> plain_json('{"a": "//", /* b */ "c": [1,], } // d')
+    '{"a": "//",         "c": [1 ]  }     '
+    """
+
+    def blank(found: re.Match[str]) -> str:
+        return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
+
+    return _COMMA.sub(blank, _APART.sub(blank, text))
 
 
 def write_json(file: Path, value: Mapping[str, Any]) -> None:
@@ -124,7 +147,7 @@ def write_bytes(file: Path, data: bytes) -> None:
 
 
 def inside(root: Path, file: Path) -> bool:
-    """Whether `file`, links followed, lies within `root`."""
+    """True if `file`, links followed, lies within `root`."""
     try:
         return file.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):
@@ -132,7 +155,7 @@ def inside(root: Path, file: Path) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` may name a config, a collection or an eval set.
+    """True if `text` may name a config, a collection or an eval set.
 
     >>> is_name("v1-naive"), is_name("../v1"), is_name("")
     (True, False, False)
@@ -141,7 +164,7 @@ def is_name(text: str) -> bool:
 
 
 def is_document_path(text: str) -> bool:
-    """Whether `text` is a path that stays below `documents/`.
+    """True if `text` is a path that stays below `documents/`.
 
     >>> is_document_path("api/jobs.md"), is_document_path("../x.md"), is_document_path("/etc/hosts")
     (True, False, False)
@@ -231,20 +254,31 @@ _T = TypeVar("_T")
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the front matter of a document may state."""
+    """A field that the front matter of a document may state."""
 
-    type: Literal["text", "keyword", "number", "boolean", "date"]
-    filterable: bool = False
-    description: str = ""
+    type: Annotated[
+        Literal["text", "keyword", "number", "boolean", "date"],
+        Meta(description="What its values look like."),
+    ]
+    filterable: Annotated[bool, Meta(description="Whether configs may filter on it.")] = False
+    from_folder: Annotated[
+        bool, Meta(description="Take it from the name of the document's folder where it is not stated.")
+    ] = False
+    description: Annotated[Text, Meta(description="What it means.")] = ""
 
 
-class Collection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which documents belong together, what they state, and how they are cut."""
+class Collection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Documents that belong together, their fields, and their cutting."""
 
-    name: str
-    description: str = ""
-    folder: str = ""
-    fields: dict[str, Field] = msgspec.field(default_factory=dict[str, Field])
+    name: Annotated[Name, Meta(description="The name of this file without .json.")]
+    description: Annotated[Text, Meta(description="What is in it, for whoever writes configs.")] = ""
+    folder: Annotated[
+        Text,
+        Meta(description="The folder below documents/ that belongs to it; empty means all of them."),
+    ] = ""
+    fields: Annotated[
+        dict[FieldName, Field], Meta(description="What the front matter of its documents may state.")
+    ] = msgspec.field(default_factory=dict[str, Field])
     chunking: Chunking = Chunking()
 
     @property
@@ -253,38 +287,63 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(name for name, field in self.fields.items() if field.filterable))
 
 
-class EvalQuery(msgspec.Struct, frozen=True, kw_only=True):
+class EvalQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One question, and what is known about its answers."""
 
-    id: str
-    query: str
-    relevant: tuple[str, ...]
-    distractors: tuple[str, ...] = ()
-    grades: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    split: Split = "tune"
-    note: str = ""
+    id: Annotated[Name, Meta(description="Unique over all eval sets; made up where it is left out.")]
+    query: Annotated[str, Meta(min_length=1, max_length=4000)]
+    relevant: Annotated[
+        tuple[Label, ...],
+        Meta(description="Documents that answer it; empty when nothing should be returned."),
+    ]
+    distractors: Annotated[tuple[Label, ...], Meta(description="Documents that look right and mislead.")] = ()
+    grades: Annotated[
+        dict[str, Annotated[float, Meta(ge=0.01, le=100)]],
+        Meta(description="What a relevant document is worth; 1 unless stated."),
+    ] = msgspec.field(default_factory=dict[str, float])
+    split: Annotated[Split, Meta(description="Tuned on, or kept for the gate.")] = "tune"
+    note: Annotated[Text, Meta(description="Why it is labelled so.")] = ""
 
     def labels(self) -> Labels:
-        """What the metric needs."""
+        """The labels as the metric takes them."""
         return Labels(
             relevant={document: self.grades.get(document, 1.0) for document in self.relevant},
             distractors=frozenset(self.distractors),
         )
 
 
-class EvalSet(msgspec.Struct, frozen=True, kw_only=True):
+class EvalSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Questions that configs are measured with."""
 
-    name: str
-    queries: tuple[EvalQuery, ...]
-    note: str = ""
-    collection: str = ""
-    k: int = DEFAULT_K
-    latency_budget_ms: float = LATENCY_BUDGET_MS
+    name: Annotated[Name, Meta(description="The name of this file without .json.")]
+    queries: Annotated[tuple[EvalQuery, ...], Meta(min_length=1, max_length=100_000)]
+    note: Annotated[Text, Meta(description="Where the labels come from.")] = ""
+    collection: Annotated[
+        CollectionName, Meta(description="The collection it is about; * is every memory of the bank.")
+    ] = ""
+    k: Annotated[Count, Meta(description="How many results are looked at; the same for every config.")] = (
+        DEFAULT_K
+    )
+    latency_budget_ms: Annotated[
+        float,
+        Meta(ge=0.001, le=600_000, description="The 95th percentile a deployed config may take per query."),
+    ] = LATENCY_BUDGET_MS
 
     def of(self, split: Split | None) -> tuple[EvalQuery, ...]:
         """The queries of one split, or all of them."""
         return tuple(query for query in self.queries if split is None or query.split == split)
+
+
+COLLECTION = json_schema(Collection, "A collection: which documents, which fields, and how they are cut")
+EVALS = json_schema(EvalSet, "An eval set: queries, what answers them, and what would mislead")
+for _made_up, _needed in ((EVALS, "name"), (EVALS["properties"]["queries"]["items"], "id")):
+    _made_up["required"].remove(_needed)
+FILES: dict[str, tuple[str, Schema]] = {
+    "collections": ("collection.schema.json", COLLECTION),
+    "configs": ("config.schema.json", CONFIG),
+    "evals": ("evals.schema.json", EVALS),
+}
+"""Per folder of a workspace: the name of the schema file written there, and its content."""
 
 
 class Workspace(msgspec.Struct, frozen=True, kw_only=True):
@@ -350,7 +409,7 @@ def load(root: Path) -> Workspace:
     raws = dict(_read_folder(root, "configs", CONFIG, findings))
     configs = dict(_resolved(raws, only, findings))
     evals = {
-        name: msgspec.convert({"collection": only, **_without_schema(raw)}, EvalSet)
+        name: msgspec.convert({"collection": only, **_completed(name, raw, findings)}, EvalSet)
         for name, raw in _read_folder(root, "evals", EVALS, findings)
     }
     documents: list[str] = []
@@ -381,8 +440,9 @@ def _read_folder(
         raw, wrong = read_json(root, relative)
         if raw is not None:
             wrong = check(raw, schema, relative)
-            if not wrong and not (folder == "configs" and file.stem == ACTIVE) and raw["name"] != file.stem:
-                what = f"it is named {raw['name']!r} inside and {file.stem!r} outside"
+            name = raw.get("name", file.stem)  # only an eval set may do without
+            if not wrong and not (folder == "configs" and file.stem == ACTIVE) and name != file.stem:
+                what = f"it is named {name!r} inside and {file.stem!r} outside"
                 fix = "give both the same name"
                 wrong = [Finding(code="name-differs", file=relative, path="name", what=what, fix=fix)]
         findings.extend(wrong)
@@ -416,6 +476,29 @@ def _resolved(
         for link in reversed(chain):
             whole = merged(whole, raws[link])
         yield name, from_raw(whole)
+
+
+def _completed(name: str, raw: Mapping[str, Any], findings: list[Finding]) -> dict[str, Any]:
+    """An eval set with the name, ids and splits that its file leaves out; the ones made up are told as a warning."""
+    queries = [dict(query) for query in cast("list[dict[str, Any]]", raw["queries"])]
+    made_up: list[str] = []
+    if not all("id" in query for query in queries):
+        made_up.append(f"ids {name}-1 to {name}-{len(queries)}")
+        for number, query in enumerate(queries, 1):
+            query.setdefault("id", f"{name}-{number}")
+    if len(queries) > 1 and not any("split" in query for query in queries):
+        ordered = sorted(queries, key=lambda query: hashlib.sha256(query["query"].encode()).digest())
+        for query in ordered[: len(queries) // 2]:
+            query["split"] = "holdout"
+        held_out = ", ".join(query["id"] for query in queries if "split" in query)
+        made_up.append(f"a holdout of {len(queries) // 2} queries ({held_out[:200]})")
+    if made_up:
+        what, fix = f"made up for it: {'; '.join(made_up)}", "write ids and splits into the file to keep them"
+        file = f"evals/{name}.json"
+        findings.append(
+            Finding(code="made-up", file=file, path="queries", what=what, fix=fix, severity="warning")
+        )
+    return {**_without_schema(raw), "name": name, "queries": queries}
 
 
 def _without_schema(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""How members of a hive talk: the protocol, and one module per transport."""
+"""The bus of a hive: the protocol, and one module per transport."""

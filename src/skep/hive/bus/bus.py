@@ -38,7 +38,7 @@ class BadSubjectError(InvalidInputError):
 
 
 class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream keeps."""
+    """The limits of a stream."""
 
     subjects: tuple[str, ...]
     max_messages: int = 100_000
@@ -47,7 +47,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer reads a stream."""
+    """The way a consumer reads a stream."""
 
     start: Start = "all"
     subject: str = ">"
@@ -99,12 +99,12 @@ class Consumer(Protocol):
 
     @property
     def behind(self) -> int:
-        """How many messages of the stream it has not yet acknowledged."""
+        """The number of messages of the stream it has not yet acknowledged."""
         ...
 
     @property
     def dead(self) -> Sequence[Envelope]:
-        """What was set aside."""
+        """Messages that were set aside."""
         ...
 
 
@@ -144,7 +144,17 @@ class Subscription(Protocol):
 
 
 class Bus(Protocol):
-    """What every transport promises. One object is one connection of one member."""
+    """The contract of every transport. One object is one connection of one member.
+
+    1. Handlers of one subscription run one at a time and in the order of arrival; each message at most once.
+    2. A message to several subscriptions reaches each of them; a slow or hanging one delays no other.
+    3. An inbox gets every answer until it is closed; `take` never waits longer than it was told.
+    4. A stream keeps what it has acknowledged until every consumer has it, or refuses; equal ids are stored once.
+    5. The sender that an envelope names is the connection it came from.
+
+    An implementation must not answer in the place of a handler, deliver a message twice to one subscription, drop one
+    without counting it (`Subscription.dropped`), change a frame, or block a sender for longer than handing over takes.
+    """
 
     def publish(self, subject: str, frame: Frame, *, id: str = "", path: tuple[str, ...] = ()) -> int:
         """Send to all subscribers and every stream that wants it. Returns the position in the stream, or 0.
@@ -195,7 +205,7 @@ def plain(subject: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether a message to `subject` reaches a subscription to `pattern`.
+    """True if a message to `subject` reaches a subscription to `pattern`.
 
     >>> matches("hive.*.ask", "hive.a.ask"), matches("hive.>", "hive.a.ask"), matches("hive.*", "hive.a.b")
     (True, True, False)

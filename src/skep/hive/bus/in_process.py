@@ -1,15 +1,11 @@
-"""Streams of the in-process bus: messages kept in order, read by named consumers at their own pace.
+"""The in-process bus: every member in one Python process, with the promises of a broker (see `Bus`).
 
-Few threads for many handlers: a handler that hangs costs one thread, never its neighbours.
-
-Each handler has a mailbox; its messages run one at a time and in order. One worker serves all mailboxes.
-When work waits and nothing has finished for `patience` seconds, whoever is running is taken to be stuck and
-one more worker starts. Spare workers leave again.
-
-The in-process bus: every member in one Python process, the same promises as a broker.
-
-Frames are immutable and travel as they are; with `wire=True` each is encoded and decoded on the way, so
-that tests meet exactly what a network would carry.
+`LocalBus` delivers frames as they are, since they are immutable; with `wire=True` each is encoded and decoded on the
+way, so that tests meet exactly what a network would carry. `LocalStream` and `LocalConsumer` keep messages in order
+and hand them out at each reader's pace. `Workers` run the handlers: each handler has a mailbox, whose messages run
+one at a time and in order. One worker thread serves all mailboxes; when work waits and nothing has finished for
+`patience` seconds, whoever is running is taken to be stuck and one more worker starts. So a handler that hangs costs
+one thread, never its neighbours.
 """
 
 from __future__ import annotations
@@ -78,7 +74,7 @@ class LocalStream:
         self.last = 0
 
     def wants(self, subject: str) -> bool:
-        """Whether it keeps messages to this subject."""
+        """True if it keeps messages to this subject."""
         return any(matches(pattern, subject) for pattern in self.config.subjects)
 
     def append(self, envelope: Envelope) -> int:
@@ -162,14 +158,14 @@ class LocalConsumer:
 
     @property
     def behind(self) -> int:
-        """How many messages of the stream it has not yet acknowledged."""
+        """The number of messages of the stream it has not yet acknowledged."""
         with self._stream.changed:
             fresh = sum(1 for _, e in self._stream.after(self._next - 1) if self._wants(e))
             return fresh + len(self._pending)
 
     @property
     def dead(self) -> Sequence[Envelope]:
-        """What was set aside."""
+        """Messages that were set aside."""
         with self._stream.changed:
             return tuple(self._dead)
 
@@ -418,7 +414,7 @@ class LocalSubscription:
 
 
 class _Core:
-    """What all members share: who listens to what, streams, inboxes and workers."""
+    """The part that all members share: subscriptions, streams, inboxes and workers."""
 
     def __init__(self, *, now: Callable[[], float], wire: bool, patience: float) -> None:
         self.now = now
@@ -601,7 +597,7 @@ class LocalBus:
 
     @property
     def failures(self) -> int:
-        """How many times a handler raised."""
+        """The number of times a handler raised."""
         return self._core.failures
 
     def settle(self, *, wait: float = 5.0) -> bool:

@@ -1,19 +1,19 @@
-"""Exports of conversations, ChatGPT's and Claude's: one episode per question and its answer.
+"""Importers of conversations (ChatGPT's and Claude's exports) and of other skep banks.
 
-Another skep bank, or an export of one: what is current in it. To merge histories there is `skep sync`.
+A conversation gives one episode per question and its answer; a bank gives its current memories (`skep sync` merges
+histories). Archives are unpacked within bounds.
 """
 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
-
 from skep.errors import InvalidInputError, SkepError
-from skep.integrations.importers.item import Item, head, item, load_json, moment
+from skep.integrations.importers.item import Item, decoded, head, item, load_json, moment
 from skep.storage.schema import APPLICATION_ID
 from skep.storage.sqlite_file import is_sqlite
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 QUESTION_CHARS = 4000
 ANSWER_CHARS = 4000
 INNER = "conversations.json"
+UNPACKED_BYTES: Final = 1 << 30
+"""The largest list of conversations that is unpacked, and so held in memory."""
+UNPACKED_PLAIN: Final = 64 << 20
+"""Bytes up to which it does not matter how densely they are packed."""
+UNPACKED_RATIO: Final = 100
+"""JSON of conversations packs to a fifth or a tenth."""
 
 Turn = tuple[str, str, float | None, str]
 """Role, text, time and id of one message."""
@@ -122,26 +128,46 @@ def _conversations(path: Path) -> list[dict[str, Any]]:
     inner = path / INNER if path.is_dir() else path
     if not zipfile.is_zipfile(inner):
         return _dicts(load_json(inner))
-    with zipfile.ZipFile(inner) as archive:
-        name = next((name for name in archive.namelist() if Path(name).name == INNER), None)
-        if name is None:
-            raise InvalidInputError(f"{path} holds no {INNER}")
-        try:
-            return _dicts(msgspec.json.decode(archive.read(name)))
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidInputError(f"{path}: {name} is not valid JSON: {error}") from error
+    packed = _packed(inner)
+    if packed is None:
+        raise InvalidInputError(f"{path} holds no {INNER}")
+    try:
+        return _dicts(decoded(packed))
+    except ValueError as error:
+        raise InvalidInputError(f"{path}: {INNER} is not valid JSON: {error}") from error
 
 
 def _start(path: Path) -> str:
     inner = path / INNER if path.is_dir() else path
     if inner.is_file() and zipfile.is_zipfile(inner):
-        with zipfile.ZipFile(inner) as archive:
-            name = next((name for name in archive.namelist() if Path(name).name == INNER), None)
-            if name is None:
-                return ""
-            with archive.open(name) as file:
-                return file.read(65_536).decode("utf-8", "replace")
+        try:
+            return (_packed(inner, 65_536) or b"").decode("utf-8", "replace")
+        except InvalidInputError:  # whoever reads the file says what is wrong with it
+            return ""
     return head(inner) if inner.suffix == ".json" else ""
+
+
+def _packed(path: Path, first: int | None = None) -> bytes | None:
+    """The conversations in an archive, or their first bytes; None where there are none. Bombs are not unpacked.
+
+    Raises:
+        InvalidInputError: The archive is damaged or encrypted, or would fill the memory.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = next((one for one in archive.infolist() if Path(one.filename).name == INNER), None)
+            if found is None:
+                return None
+            size, packed = found.file_size, found.compress_size
+            if size > UNPACKED_BYTES or size > max(UNPACKED_PLAIN, packed * UNPACKED_RATIO):
+                raise InvalidInputError(
+                    f"{path}: {INNER} would unpack from {packed:,} to {size:,} bytes, which no export does; if you "
+                    f"trust it, unpack it yourself and import {INNER}"
+                )
+            with archive.open(found) as file:
+                return file.read(size if first is None else first)
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
+        raise InvalidInputError(f"{path} cannot be unpacked: {error}; export it again") from error
 
 
 ORIGIN: Final = "skep"
@@ -150,12 +176,17 @@ ID_AT: Final = 68
 """Where in its file SQLite keeps the number that says whose it is."""
 
 
+def is_export(path: Path) -> bool:
+    """An export of a bank, by its first line."""
+    return EXPORT in head(path, 4096).partition("\n")[0]
+
+
 def is_bank(path: Path) -> bool:
-    """A file that says it is ours: a bank, or the first line of an export."""
+    """A file that says it is ours: a bank, or an export of one."""
     if not path.is_file():
         return False
     if not is_sqlite(path):
-        return EXPORT in head(path, 4096).partition("\n")[0]
+        return is_export(path)
     with path.open("rb") as file:
         file.seek(ID_AT)
         return file.read(4) == APPLICATION_ID.to_bytes(4, "big")

@@ -1,11 +1,9 @@
-"""Other memories' databases: mem0's history and local Qdrant, and claude-mem's SQLite.
+"""Importers of databases and graphs: mem0, a local Qdrant, claude-mem, the reference memory server, Zep and Graphiti.
 
-Entities, observations and relations as memories: the shape shared by importing a graph and serving one.
-
-An entity is a memory titled with its name. Each observation is a memory of its own, so that it can be
-found, dated and contested. A relation is a link. The tag `entity:<name>` holds them together.
-
-Knowledge graphs: the reference memory server's JSON lines, and Zep's or Graphiti's JSON.
+A graph becomes memories in the shape that the server's `reference` profile also writes: an entity is a memory
+titled with its name, each observation is a memory of its own that can be found, dated and contested, a relation is
+a link, and the tag `entity:<name>` holds them together. Pickles are read without importing or calling anything they
+name.
 """
 
 from __future__ import annotations
@@ -74,7 +72,7 @@ def is_mem0(path: Path) -> bool:
 
 
 def read_mem0(path: Path) -> Iterator[Item]:
-    """What mem0 knows now. Vectors carry scopes, so they are preferred; the history adds what they lack."""
+    """mem0's current memories. Vectors carry scopes, so they are preferred; the history adds what they lack."""
     seen: set[str] = set()
     files = mem0_files(path)
     for file in sorted(files, key=lambda file: file.name != "storage.sqlite"):
@@ -356,16 +354,17 @@ def read_graphiti(path: Path) -> Iterator[Item]:
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     """Every object that looks like a node or an edge, however the export is nested."""
-    if isinstance(value, list):
-        for one in cast("list[Any]", value):
-            yield from _objects(one)
-    elif isinstance(value, dict):
-        entry = cast("dict[str, Any]", value)
-        if any(isinstance(entry.get(key), str) for key in ("fact", "content", "summary")):
-            yield entry
-        else:
-            for one in entry.values():
-                yield from _objects(one)
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += reversed(cast("list[Any]", one))
+        elif isinstance(one, dict):
+            entry = cast("dict[str, Any]", one)
+            if any(isinstance(entry.get(key), str) for key in ("fact", "content", "summary")):
+                yield entry
+            else:
+                waiting += reversed(entry.values())
 
 
 def _fact(entry: dict[str, Any], key: str) -> Item | None:

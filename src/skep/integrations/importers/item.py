@@ -1,4 +1,4 @@
-"""What every importer gives: items to remember, each with where it came from."""
+"""Items to import, and the helpers by which every importer reads and cleans its file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text to remember."""
         return str(self.fields["text"])
 
 
@@ -89,15 +89,22 @@ def item(
 
 def in_pieces(one: Item) -> Iterator[Item]:
     """An item as it is, or as several where its text is longer than a memory may be; the first has its links."""
-    origin, text, number = one.fields["source"].partition(":")[0], one.text, 1
-    while text:
-        cut = len(text) if len(text) <= TEXT_LIMIT else max(text.rfind(" ", 0, TEXT_LIMIT), TEXT_LIMIT // 2)
-        piece, text = text[:cut].rstrip(), text[cut:].lstrip()
-        if number == 1:
-            yield one if not text else renamed(one, one.key, origin, text=piece)
-        else:
+    origin, text = one.fields["source"].partition(":")[0], one.text
+    if len(text) <= TEXT_LIMIT:
+        yield one
+        return
+    start, number = 0, 1
+    while start < len(text):
+        end = start + TEXT_LIMIT
+        if end < len(text):
+            end = max(text.rfind(" ", start, end), start + TEXT_LIMIT // 2)
+        piece = text[start:end].strip()
+        start = end
+        if piece and number == 1:
+            yield renamed(one, one.key, origin, text=piece)
+        elif piece:
             yield renamed(one, f"{one.key}#{number}", origin, text=piece, links=())
-        number += 1
+        number += bool(piece)
 
 
 def renamed(
@@ -125,7 +132,7 @@ def label_of(value: object) -> str:
 
 
 def source_of(origin: str, key: str) -> str:
-    """Where an item came from, short enough to be kept, and the same every time."""
+    """The source of an item, short enough to be kept, and the same every time."""
     plain = origin + ":" + " ".join(tidy(key).split())
     if len(plain) <= LABEL_LIMIT:
         return plain

@@ -1,6 +1,7 @@
-"""Read the memories of other programs. Every importer only reads; none changes what it reads.
+"""The table of importers, detection of a file's kind, and the import of items into a bank.
 
-Put the items of an importer into a bank: each once, however often the file is imported.
+Importers only read. An item is stored once, however often its file is imported. Called by `skep import` and `skep
+audit`; writes through the bank's engine.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ SOURCES: Final[tuple[Source, ...]] = (
 
 
 def detect(path: Path) -> Source:
-    """What a file or folder is.
+    """The importer that recognises a file or folder.
 
     Raises:
         NotFoundError: There is nothing at that path.
@@ -114,7 +115,7 @@ Progress = Callable[[int, int], None]
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did, or would do."""
+    """The counts of an import, done or planned."""
 
     new: int
     known: int
@@ -168,7 +169,7 @@ def _unsaid(bank: Bank, item: Item, ids: dict[str, str]) -> list[tuple[str, str,
 
 
 def _own(item: Item, versions: dict[str, int]) -> bool:
-    """Whether it is a memory of this very bank, out of a copy of it or of a replica: here, or forgotten here."""
+    """True for a memory of this very bank, out of a copy of it or of a replica: here, or forgotten here."""
     actor, _, counter = item.key.rpartition("-")
     return (
         item.fields["source"] == source_of(ORIGIN, item.key)

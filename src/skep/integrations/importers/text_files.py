@@ -1,10 +1,8 @@
-"""Plain files: lines of JSON, a JSON list, a table, or lines of text.
+"""Importers of plain files (JSON, JSON lines, tables, lines of text) and of Markdown notes.
 
-Notes in Markdown: one file, an Obsidian vault, or a basic-memory project.
-
-A note is split at its headings; in a single file, a section that is a list is split into its entries.
-basic-memory's observations (`- [category] text #tag`) become facts of their own, and its relations
-(`- relates_to [[Other]]`) and Obsidian's `[[links]]` become links between notes.
+A note is split at its headings; in a single file, a section that is a list is split into its entries. basic-memory's
+observations (`- [category] text #tag`) become facts, its relations (`- relates_to [[Other]]`) and Obsidian's
+`[[links]]` become links between notes. A link out of the folder is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +32,7 @@ from skep.integrations.importers.item import (
 )
 from skep.model import KINDS
 from skep.private_parts import without_private
+from skep.tuning.documents import FieldValue, front_matter
 
 TEXTS = ("text", "memory", "content", "fact", "observation", "message", "note", "statement", "value")
 """Under which names a text is looked for, in this order."""
@@ -123,7 +123,7 @@ def _rows(path: Path) -> Iterator[Item | None]:
 
 
 def _delimiter(path: Path, text: str) -> str:
-    """What separates the columns: what stands most often in the header; a table of one column has none."""
+    """The separator of columns: the one most frequent in the header; a table of one column has none."""
     if path.suffix.lower() == ".tsv":
         return "\t"
     header = text.lstrip().partition("\n")[0]
@@ -223,11 +223,11 @@ def _unit(value: object) -> float | None:
 
 
 SECTION_CHARS = 4000
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.S)
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.M)
+# Each pattern below takes linear time: no two parts of one that follow each other match the same characters.
+_HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*)$", re.M)
 _OBSERVATION = re.compile(r"^[ \t]*[-*][ \t]+\[([^\[\]()]+)\][ \t]+(.+)$")
-_RELATION = re.compile(r"^[ \t]*[-*][ \t]+([^\[\]]*?)[ \t]*\[\[([^\]]+)\]\]")
-_WIKILINK = re.compile(r"!?\[\[([^\]|#]+)(?:#[^\]|]*)?(?:\|[^\]]*)?\]\]")
+_RELATION = re.compile(r"^[ \t]*[-*][ \t]([^\[\]]*)\[\[([^\]]+)\]\]")
+_WIKILINK = re.compile(r"!?\[\[([^\[\]|#]+)(?:#[^\[\]|]*)?(?:\|[^\[\]]*)?\]\]")
 _ENTRY = re.compile(r"(?:[-*+]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.+)$")
 _TAG = re.compile(r"(?<!\S)#([A-Za-z][\w/-]*)")
 _TIMECODE = re.compile(r"\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?")
@@ -239,7 +239,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    front: dict[str, Any]
+    front: dict[str, FieldValue]
     body: str
 
 
@@ -257,7 +257,8 @@ def is_basic_memory(path: Path) -> bool:
     """A folder whose notes have permalinks and observations."""
     if not path.is_dir():
         return False
-    sample = [head(file, 4096) for _, file in zip(range(20), _notes(path), strict=False)]
+    inside = (file for file in _notes(path) if not _leads_out(file, path))
+    sample = [head(file, 4096) for file in islice(inside, 20)]
     return any("permalink:" in text for text in sample)
 
 
@@ -283,8 +284,18 @@ def _notes(folder: Path) -> Iterator[Path]:
             yield file
 
 
+def _leads_out(file: Path, folder: Path) -> bool:
+    """True for a note that links to a file outside of its folder; such a file is never opened."""
+    return not file.resolve().is_relative_to(folder.resolve())
+
+
 def _read(path: Path, origin: str) -> Iterator[Item]:
     files = list(_notes(path)) if path.is_dir() else [path]
+    for file in files if path.is_dir() else ():
+        if _leads_out(file, path):
+            raise InvalidInputError(
+                f"{file} is a link to a file outside of {path}; copy that file into the folder, or remove the link"
+            )
     base = path if path.is_dir() else path.parent
     notes = [_note(file, base) for file in files]
     first = {
@@ -297,14 +308,17 @@ def _read(path: Path, origin: str) -> Iterator[Item]:
 
 
 def _note(file: Path, base: Path) -> Note:
-    text = without_private(read_text(file))
-    found = _FRONT.match(text)
-    front = front_matter(found[1]) if found else {}
-    body = text[found.end() :] if found else text
+    text = without_private(read_text(file)).replace("\r\n", "\n")
+    front, body = front_matter(text, lenient=True)
     name = file.relative_to(base).with_suffix("").as_posix()
     heading = _HEADING.search(body)
-    title = front.get("title") or (heading[2] if heading and heading[1] == "#" else file.stem)
+    title = front.get("title") or (_heading(heading[2]) if heading and heading[1] == "#" else file.stem)
     return Note(name=name, title=str(title), front=front, body=body)
+
+
+def _heading(text: str) -> str:
+    """A heading without the signs that may close it."""
+    return text.rstrip().rstrip("#").rstrip() or text.strip()
 
 
 def _items(note: Note, origin: str, known: dict[str, str], modified: float) -> Iterator[Item]:
@@ -336,7 +350,7 @@ def _items(note: Note, origin: str, known: dict[str, str], modified: float) -> I
             yield found
     for index, (category, text) in enumerate(observations):
         found = item(
-            _WIKILINK.sub(lambda match: match[1], re.sub(r"\s*\(([^()]*)\)\s*$", r" (\1)", text)),
+            _WIKILINK.sub(lambda match: match[1], text),
             origin=origin,
             key=note.name if not made else f"{note.name}#observation-{index}",
             links=links if not made else (("part_of", note.name),),
@@ -390,7 +404,7 @@ def _take_apart(body: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]
             observations.append((seen[1].strip(), seen[2].strip()))
             continue
         related = None if fenced else _RELATION.match(line)
-        if related is not None and related[1] and len(related[1]) < 60 and "[[" in line:
+        if related is not None and related[1].strip() and len(related[1]) < 60:
             relations.append((related[1].strip(), related[2].split("|")[0].strip().lower()))
             continue
         rest.append(line)
@@ -401,7 +415,7 @@ def sections(body: str) -> Iterator[tuple[str | None, str]]:
     """The parts of a text between headings, none much longer than a page; headings inside code do not
     count."""
     blanked = _CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), body)
-    marks = [(found.start(), found.end(), found[2]) for found in _HEADING.finditer(blanked)]
+    marks = [(found.start(), found.end(), _heading(found[2])) for found in _HEADING.finditer(blanked)]
     edges = [(0, 0, None), *marks]
     for index, (_, end, heading) in enumerate(edges):
         stop = edges[index + 1][0] if index + 1 < len(edges) else len(body)
@@ -416,44 +430,15 @@ def _pages(text: str) -> Iterator[str]:
             yield page
             page = ""
         page = f"{page}\n\n{paragraph}" if page else paragraph
-        while len(page) > TEXT_LIMIT:
-            yield page[:TEXT_LIMIT]
-            page = page[TEXT_LIMIT:]
+        if len(page) > TEXT_LIMIT:
+            whole = len(page) - len(page) % TEXT_LIMIT
+            yield from (page[start : start + TEXT_LIMIT] for start in range(0, whole, TEXT_LIMIT))
+            page = page[whole:]
     if page.strip():
         yield page
 
 
-def front_matter(text: str) -> dict[str, Any]:
-    """The simple part of YAML that notes use: keys with a value, a list in brackets, or a list of dashes.
-
-    >>> front_matter("title: A: b\\ntags: [x, 'y z']\\naliases:\\n  - one")
-    {'title': 'A: b', 'tags': ['x', 'y z'], 'aliases': ['one']}
-    """
-    found: dict[str, Any] = {}
-    current = ""
-    for line in text.splitlines():
-        entry = re.match(r"([\w-]+):[ \t]*(.*)$", line)
-        dashed = re.match(r"[ \t]*-[ \t]+(.+)$", line)
-        if entry is not None:
-            current = entry[1]
-            found[current] = _scalar(entry[2])
-        elif dashed is not None and current:
-            value = found.get(current)
-            items = cast("list[Any]", value) if isinstance(value, list) else []
-            found[current] = [*items, _scalar(dashed[1])]
-    return found
-
-
-def _scalar(text: str) -> Any:
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        return [_scalar(part) for part in text[1:-1].split(",") if part.strip()]
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return text
-
-
 def _labels(value: object) -> tuple[str, ...]:
-    if isinstance(value, list):
-        return tuple(str(one) for one in cast("list[Any]", value))
+    if isinstance(value, tuple):
+        return cast("tuple[str, ...]", value)
     return tuple(re.split(r"[,\s]+", value.strip())) if isinstance(value, str) and value.strip() else ()

@@ -123,7 +123,7 @@ class HttpSession:
 
     @property
     def busy(self) -> bool:
-        """Whether a request or a stream of it is open."""
+        """True while a request or a stream of it is open."""
         return bool(self.flights) or self.standing is not None
 
     def _notify(self, method: str, params: Params) -> None:
@@ -160,7 +160,7 @@ class HttpFlight:
         return answer.result
 
     def cancelled(self) -> bool:
-        """Whether the client withdrew the request."""
+        """True once the client has withdrawn the request."""
         return self.withdrawn
 
 
@@ -453,7 +453,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine only."""
+    """True for an address that is reachable from this machine only."""
     return host.strip("[]").lower() in LOOPBACK
 
 

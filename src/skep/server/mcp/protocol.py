@@ -1,10 +1,8 @@
-"""The wire: JSON-RPC frames, protocol revisions, and the envelope that each stateless request carries.
+"""MCP on the wire: JSON-RPC frames, protocol revisions, stateless envelopes and their HTTP headers. Pure.
 
-Two eras share one connection. The session era (up to 2025-11-25) opens with `initialize`; in the stateless
-era (2026-07-28) every request names its own version and client in `params._meta`, so that it needs no memory
-of the one before. Nothing here performs input or output.
-
-HTTP headers of the stateless era: what a proxy routes by must say what the body says.
+Two eras share one connection. The session era (up to 2025-11-25) opens with `initialize`; in the stateless era
+(2026-07-28) every request names its own version and client in `params._meta`, and headers that proxies route by
+repeat the body. Called by both transports and the session.
 """
 
 from __future__ import annotations
@@ -92,7 +90,7 @@ Message = Request | Notification | Answer | Malformed
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Who is asking and in which revision. One per session, or one per stateless request."""
+    """The client and its protocol revision; one per session, or one per stateless request."""
 
     version: str
     client: Params
@@ -101,7 +99,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def stateless(self) -> bool:
-        """Whether the answer must be shaped for the stateless era."""
+        """True if the answer must be shaped for the stateless era."""
         return self.version in STATELESS_VERSIONS
 
 
@@ -215,7 +213,7 @@ def meta_of(params: Params) -> Params:
 
 
 def is_stateless(params: Params) -> bool:
-    """Whether a request claims the stateless era. The key is reserved, so older clients never send it."""
+    """True if a request claims the stateless era. The key is reserved, so older clients never send it."""
     return VERSION_KEY in meta_of(params)
 
 

@@ -1,9 +1,4 @@
-"""Answers as terse text: one memory, one line, its warnings beside it, and never more than was asked for.
-
-Two ready-made requests: one for the start of a task, one for the end of a session.
-
-Memories as resources: a client may read them by address and subscribe to their changes.
-"""
+"""Answers, prompts and resources as terse text: one memory per line, its warnings beside it, within a token budget."""
 
 from __future__ import annotations
 
@@ -78,7 +73,7 @@ def by_words(reason: str) -> list[str]:
 
 
 def found_nothing(reason: str | None) -> str:
-    """What to say, and to do, when nothing was found."""
+    """The answer when nothing was found, with the next step."""
     why = f": {reason}" if reason else ""
     return f"nothing found{why}. Try other words once; if that finds nothing either, it is not known."
 
@@ -161,7 +156,7 @@ def write_cursor(offset: int) -> str:
 
 
 def read_cursor(cursor: str | None) -> int:
-    """Where a cursor points.
+    """The offset that a cursor points to.
 
     Raises:
         ToolError: It is not one of ours.

@@ -1,11 +1,8 @@
-"""Changes that other processes make to a bank, told to whoever subscribed to a memory.
+"""The server that every transport shares: requests in, results out, subscriptions kept.
 
-SQLite says cheaply whether another connection wrote, and the log says what. Nobody is asked while nobody listens.
-
-Requests in, results out: the part of the server that every transport shares.
-
-A `Server` is what is offered; a `Session` is what is remembered of one client of the session era. A stateless
-request is answered from its own envelope and leaves nothing behind.
+`Server` is the offer; `Session` is the state of one client of the session era. A stateless request is answered from
+its own envelope and leaves nothing behind. `Watch` tells subscribers of changes by other processes: SQLite says
+cheaply that another connection wrote, the log says what; it looks only while somebody listens.
 """
 
 from __future__ import annotations
@@ -151,7 +148,7 @@ class Watch:
 
 
 def _position(bank: Bank) -> tuple[int, int]:
-    """What SQLite and the log say. The log first: what comes in between is then found the next time."""
+    """SQLite's data version and the log's last event. The log first: the next look finds an event in between."""
     last = bank.engine.log.last_seq()
     return bank.engine.data_version(), last
 
@@ -183,7 +180,7 @@ Done = TypeVar("Done")
 
 
 class Hub:
-    """Who wants to hear of changed resources."""
+    """The listeners to changed resources."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -209,7 +206,7 @@ class Hub:
 
 
 class Session:
-    """What is remembered of one client between its requests."""
+    """The state of one client between its requests."""
 
     def __init__(self, notify: Send = lambda _method, _params: None) -> None:
         self.notify = notify
@@ -226,7 +223,7 @@ class Session:
 
 
 class Server:
-    """What is offered, to whoever asks."""
+    """The offer of one process: tools, resources and prompts over a bank."""
 
     def __init__(
         self,
@@ -269,7 +266,7 @@ class Server:
         self.watch.close()
 
     def capabilities(self) -> Params:
-        """What a client may use here."""
+        """The capabilities that `initialize` announces."""
         found: Params = {"tools": {}}
         if self.registry.resources:
             found["resources"] = {"subscribe": True}
@@ -340,7 +337,7 @@ class Server:
         return self._shape(request.method, result) if envelope.stateless else result
 
     def writes(self, request: Request) -> bool:
-        """Whether later requests of the same client wait for this one, so that they see what it wrote."""
+        """True if later requests of the same client wait for this one, so that they see its writes."""
         name: Any = request.params.get("name")
         found = self.registry.tools.get(name) if isinstance(name, str) else None
         return request.method == "tools/call" and found is not None and not (found.reads or found.long)

@@ -1,7 +1,7 @@
-"""Which bank a client works with: the one named, the one of its project, or the user's own.
+"""The start of `skep mcp`: its plain command line, the banks of its clients, and the server over them.
 
-Starting `skep mcp`. A client starts it anew for every session, so the plain form of the command line is read
-here, without the library that reads all the others.
+A client starts the server anew for every session, so the plain command line is read here, without click. A client
+works with the bank named, that of its project, or the user's own; banks open on first use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from skep.config import PROJECT_FOLDER, find_bank
 from skep.errors import MovedError
-from skep.runtime import undisturbed
 from skep.server.mcp.session import Session
 from skep.server.mcp.stdio import root_uris
 from skep.server.mcp.tool_calls import Call
@@ -140,7 +139,7 @@ PROFILE_NAMES: Final = ("default", "full", "reference", "search")
 
 
 class Plain(NamedTuple):
-    """What a command line for standard input and output asks for."""
+    """A command line for standard input and output, read."""
 
     bank: str | None
     profile: str
@@ -185,9 +184,8 @@ class Serving:
     def __init__(
         self, bank: str | None, profile: str, judge: str | None, environ: Mapping[str, str], *, local: bool
     ) -> None:
-        with undisturbed():
-            from skep import __version__
-            from skep.server.mcp.tool_profiles import build_server
+        from skep import __version__
+        from skep.server.mcp.tool_profiles import build_server
 
         command = _words(judge) if judge else None
         self.banks = Banks(bank, environ=environ, start=Path.cwd(), local=local)

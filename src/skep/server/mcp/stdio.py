@@ -85,7 +85,7 @@ class Flight:
         return answer.result
 
     def cancelled(self) -> bool:
-        """Whether the client withdrew the request."""
+        """True once the client has withdrawn the request."""
         return self.withdrawn
 
 

@@ -1,11 +1,9 @@
-"""What a tool may do besides answering: report progress, log, ask the client, notice a withdrawn request.
+"""Tools, resources and prompts as typed functions, and the call that is passed to them.
 
-Why a call was refused, in words that a model can act on without looking anything up.
-
-Tools, resources and prompts as plain typed functions.
-
-A tool is a function whose first argument is the `Call`; the rest are its arguments. Their types and
-`Annotated[..., Meta(description=...)]` give the JSON schema, its docstring the description a model reads.
+A tool is a function whose first argument is the `Call`, by which it reports progress, logs, asks the client and
+notices a withdrawn request. The types of the other arguments and `Annotated[..., Meta(description=...)]` give the
+JSON schema, its docstring the description that a model reads. Wrong arguments are refused in words that a model can
+act on.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ class Channel(Protocol):
         ...
 
     def cancelled(self) -> bool:
-        """Whether the client withdrew the request."""
+        """True once the client has withdrawn the request."""
         ...
 
 
@@ -159,17 +157,17 @@ class Call:
         self._channel.notify("notifications/message", {"level": level, "logger": logger, "data": data})
 
     def can_ask(self, method: str) -> bool:
-        """Whether the client declared that it answers `method`."""
+        """True if the client declared that it answers `method`."""
         return CAPABILITY_OF[method] in self.envelope.capabilities
 
     @property
     def state(self) -> str | None:
-        """What a stateless client handed back from the round before."""
+        """The state that a stateless client handed back from the round before."""
         value: Any = self.params.get("requestState")
         return value if isinstance(value, str) else None
 
     def answers(self) -> Params:
-        """What a stateless client answered to the questions of the round before."""
+        """The answers of a stateless client to the questions of the round before."""
         value: Any = self.params.get("inputResponses")
         if value is None:
             return {}
@@ -208,7 +206,7 @@ _FIELD = lazy(r"(missing required|contains unknown) field `([^`]*)`")
 
 
 def refusal(tool: str, schema: Params, given: Mapping[str, Any], error: str) -> str:
-    """What is wrong with the arguments of a call, and what would do.
+    """The mistake in the arguments of a call, and the values that would do.
 
     Args:
         tool: Its name.
@@ -235,7 +233,7 @@ def refusal(tool: str, schema: Params, given: Mapping[str, Any], error: str) -> 
 
 
 def _allowed(schema: Params) -> str:
-    """What a schema asks for, in a few words."""
+    """A schema in a few words."""
     if "enum" in schema:
         return "one of " + ", ".join(str(one) for one in schema["enum"])
     kind = schema.get("type")
@@ -277,7 +275,7 @@ IS_ID = {"id": True}
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool answers: text for the model, and structured content only where that is lean."""
+    """A tool's answer: text for the model, and structured content only where that is lean."""
 
     text: str = ""
     structured: Any = None
@@ -407,7 +405,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def template(self) -> bool:
-        """Whether it stands for many addresses."""
+        """True if it stands for many addresses."""
         return "{" in self.uri
 
     def match(self, uri: str) -> dict[str, str] | None:

@@ -1,14 +1,8 @@
-"""What the full profile adds: the tools of somebody who tends a bank, rather than only uses it.
+"""The profiles: the tools of `full`, `reference` and `search`, and the server of each.
 
-Which tools a server offers. Fewer tools are used better, so the default is the smallest set that does
-the job.
-
-Other servers' tools over a bank, for agents and prompts that were written for them.
-
-`reference` speaks like the reference memory server: entities with observations, and relations between them.
-An entity is a memory titled with its name; each observation is a memory of its own, so that it can be
-found, dated and contested; a relation is a link. `search` offers the pair `search` and `fetch` that chat
-clients look for.
+Fewer tools are used better, so the default (`tools.py`) is the smallest set that does the job. `full` adds the
+tools of somebody who tends a bank. `reference` speaks like the reference memory server, in the shape of
+`importers/databases`; `search` offers the pair `search` and `fetch` that chat clients look for.
 """
 
 from __future__ import annotations
@@ -49,6 +43,7 @@ from skep.server.mcp.tools import (
     When,
     Within,
     client_name,
+    default_tools,
     learning_tools,
     touch,
     without_secrets,
@@ -261,32 +256,11 @@ def full_tools(judge: Sequence[str] | None = None) -> list[Tool]:
     ]
 
 
-def _default(_judge: Sequence[str] | None) -> list[Tool]:
-    from skep.server.mcp.tools import default_tools
-
-    return default_tools()
-
-
-def _full(judge: Sequence[str] | None) -> list[Tool]:
-
-    return [*_default(judge), *full_tools(judge)]
-
-
-def _reference(_judge: Sequence[str] | None) -> list[Tool]:
-
-    return reference_tools()
-
-
-def _search(_judge: Sequence[str] | None) -> list[Tool]:
-
-    return search_tools()
-
-
 PROFILES: Final[dict[str, Callable[[Sequence[str] | None], list[Tool]]]] = {
-    "default": _default,
-    "full": _full,
-    "reference": _reference,
-    "search": _search,
+    "default": lambda _judge: default_tools(),
+    "full": lambda judge: [*default_tools(), *full_tools(judge)],
+    "reference": lambda _judge: reference_tools(),
+    "search": lambda _judge: search_tools(),
 }
 
 

@@ -1,11 +1,8 @@
-"""The seven tools of the default profile. Their docstrings are what a model reads, so they are written for
-it.
+"""The seven tools of the default profile, and the tools of learning and judging that `full` adds.
 
-Tools that close the loop: how a task went, what worked before, and the questions that rules cannot decide.
-
-No client answers questions of a server by itself, so what needs judgement is offered to the agent as
-ordinary work: `pending_judgements` asks, `resolve_judgement` answers. Where the user named an agent's
-command line as the judge, `maintain` asks that instead.
+A model reads their docstrings. No client answers questions of a server by itself, so doubtful pairs are offered to
+the agent as ordinary work: `pending_judgements` asks, `resolve_judgement` answers; `maintain` asks a judge that the
+user named instead.
 """
 
 from __future__ import annotations
@@ -118,14 +115,14 @@ def remember(
 
 
 def _done(stored: Remembered) -> str:
-    """What became of it, in words that leave no doubt which memory holds now."""
+    """The result of a write, in words that leave no doubt which memory holds now."""
     if stored.action == "confirmed":
         return f"already known as [{stored.memory.id}], which is confirmed; nothing new is stored"
     return f"stored [{stored.memory.id}]" + (" in place of:" if stored.action == "superseded" else "")
 
 
 def _advice(stored: Remembered) -> str:
-    """What to do about conflicts, with the ids that it needs."""
+    """Advice about conflicts, with the ids that it needs."""
     new = stored.memory.id
     for conflict in stored.conflicts:
         if conflict.kind == "duplicate":
@@ -297,7 +294,7 @@ def ids_text(found: Sequence[str]) -> str:
 
 
 def client_name(call: Call) -> str | None:
-    """Who writes: the client as it names itself."""
+    """The author: the client as it names itself."""
     name = call.envelope.client.get("name")
     return name[:100] if isinstance(name, str) and name.strip() and name.isprintable() else None
 

@@ -1,4 +1,6 @@
-"""`skep bench`: how fast skep is on this machine, and on this bank.
+"""How fast skep is on this machine, and on a user's bank.
+
+    python -m benchmarks.machine [--bank FILE] [--long] [--scratch] [--json]
 
 The bank is opened for reading alone and is asked about its own memories. Writing is measured in a scratch bank that
 is deleted afterwards, so that nothing of the user's is touched.
@@ -15,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import apsw
 import click
@@ -255,7 +257,7 @@ def run(bank_path: str | Path | None = None, quick: bool = True, *, seed: int = 
             if memories < FEWEST:
                 raise InvalidInputError(
                     f"{bank_path} has fewer than {FEWEST} memories, too few to measure;"
-                    " `skep bench --scratch` does without it"
+                    " `--scratch` does without it"
                 )
             stored = [memory.text for memory in own.find(limit=min(memories, 5_000))]
             reading = [opened, *read_timings(own, stored, calls, seed)]
@@ -323,11 +325,9 @@ def bench(quick: bool, scratch: bool, bank_path: str | None, as_json: bool) -> N
 
     Your bank, if there is one, is asked about its own memories and is not changed. Writing happens in a scratch bank.
     """
-    outer = cast("dict[str, str | None]", click.get_current_context().obj or {})
-    asked = bank_path or outer.get("bank")
-    path = find_bank(asked, os.environ, Path.cwd())
-    own = path if not scratch and (asked or path.exists()) else None
-    if own is not None and not asked and _too_small(own):
+    path = find_bank(bank_path, os.environ, Path.cwd())
+    own = path if not scratch and (bank_path or path.exists()) else None
+    if own is not None and not bank_path and _too_small(own):
         click.echo(f"{own} has fewer than {FEWEST} memories; measuring in a scratch bank alone", err=True)
         own = None
     report = run(own, quick)
@@ -335,3 +335,7 @@ def bench(quick: bool, scratch: bool, bank_path: str | None, as_json: bool) -> N
         print_json(report)
     else:
         click.echo(show(report))
+
+
+if __name__ == "__main__":
+    bench()

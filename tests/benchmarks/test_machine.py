@@ -1,4 +1,4 @@
-"""`skep bench` measures, and leaves the user's bank as it was."""
+"""`python -m benchmarks.machine` measures, and leaves the user's bank as it was."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks import machine as module
 from skep.bank.bank import Bank
-from skep.cli import bench as module
 from skep.cli.app import opener
 from skep.errors import InvalidInputError
 

@@ -1,0 +1,304 @@
+"""The members of a hive that run in this process: their banks, their keys, and who has which memory.
+
+`MemberSet` opens the banks, reads back what earlier runs left, and finds memories and events wherever they are: in this
+process first, then by asking members that run elsewhere. Called by every object of the hive. It writes to a bank only
+by copying what another member has (`adopt`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skep.bank.bank import Bank
+from skep.events import UNPLACED, subjects_of
+from skep.hive.bus.bus import safe_part
+from skep.hive.layouts import Layout, Sharded
+from skep.hive.member_calls import Calls
+from skep.hive.members import Member, Subjects
+from skep.hive.messages import MemberHello
+from skep.model import ANY, Event, Link, Memory
+from skep.replication.signatures import Keyring, Signers
+
+if TYPE_CHECKING:
+    from skep.clock import Now
+    from skep.embedding.embedder import Embedder
+    from skep.hive.bus.bus import Bus
+    from skep.replication.signatures import Signer
+
+
+MEMORY = ":memory:"
+FEW = 4
+CACHE_KIB = 65_536
+"""Memory that the members of one hive may keep of their files in memory, all together, if they are many."""
+GONE = "actor/"
+"""Settings that name the banks of members that left."""
+PRIVATE_SUFFIX = ".private"
+
+
+class MemberSet(Mapping[str, Member]):
+    """The members of this process by name, and the way to those elsewhere."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        calls: Calls,
+        *,
+        bus: Bus,
+        subjects: Subjects,
+        store: Path | None,
+        embedder: Embedder,
+        now: Now,
+        keyring: Keyring | None,
+        signers: Mapping[str, Signer],
+        hello_wait: float,
+    ) -> None:
+        """Begin without members.
+
+        Args:
+            layout: Who the members of the hive are.
+            calls: The way to members elsewhere.
+            bus: Where members of this process listen.
+            subjects: Under which names.
+            store: The folder of the banks; in memory without one.
+            embedder: What turns text into vectors.
+            now: The clock.
+            keyring: Whose signatures are checked.
+            signers: Signing keys by agent or member.
+            hello_wait: How long members elsewhere are waited for when this process starts.
+        """
+        self.layout = layout
+        self.calls = calls
+        self.bus = bus
+        self.subjects = subjects
+        self.store = store
+        self.embedder = embedder
+        self.now = now
+        self.keyring = keyring
+        self.signers = signers
+        self.homes: dict[str, str] = {}
+        """The member of every bank that writes or has written in this hive."""
+        self._hello_wait = hello_wait
+        self._members: dict[str, Member] = {}
+
+    def __getitem__(self, name: str) -> Member:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    # Opening
+
+    def open(self, name: str) -> Member:
+        """Open the bank of a member, and let it answer."""
+        bank = self._opened(self._path(name))
+        if len(self.layout.members) > FEW and self.store is not None:
+            bank.engine.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
+        member = Member(
+            name,
+            bank,
+            self.bus,
+            self.subjects,
+            first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
+            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108 - the layout may change
+            keyring=self.keyring,
+            signers=self._keys_of(name, bank.actor),
+            way_from=lambda actor: self._way(actor, name),
+            met=self._met,
+        )
+        self._met(name, bank.actor)
+        self._members[name] = member
+        member.start()
+        return member
+
+    def _keys_of(self, name: str, actor: str) -> Signers | None:
+        """The signing keys of the agents of a member; those that have none are vouched for."""
+        agents = self.layout.agents_of(name)
+        signers = {agent: self.signers[agent] for agent in agents if agent in self.signers}
+        own = self.signers.get(name) if name not in agents else None
+        if self.keyring is not None:
+            leads = name == self.layout.registers
+            for agent, signer in signers.items():
+                self.keyring.add(actor, signer.public, agents=(agent,), registers=leads)
+            if own is not None and own.public not in {signer.public for signer in signers.values()}:
+                unsigned = tuple(agent for agent in agents if agent not in signers)
+                self.keyring.add(actor, own.public, agents=unsigned, registers=leads)
+            else:
+                free = [a for a in agents if a not in signers and not self.keyring.protects(a)]
+                self.keyring.vouch(actor, free)
+        return Signers(signers, own) if signers or own is not None else None
+
+    def _met(self, member: str, actor: str) -> None:
+        """Note the name under which a member's bank writes, here or elsewhere."""
+        self.homes[actor] = member
+        self.layout.joined(member, actor)
+
+    def _way(self, actor: str, member: str) -> tuple[str, ...]:
+        """The way copies usually come from a writer to a member."""
+        home = self.homes.get(actor)
+        return (home, member) if home is not None else (actor, member)
+
+    def drop(self, name: str) -> None:
+        """Let a member go; its bank is closed."""
+        member = self._members.pop(name)
+        member.stop()
+        member.bank.close()
+
+    def read_back(self) -> None:
+        """Read back what earlier runs left: members that are gone, and what their owners had not got yet."""
+        for member in self.values():
+            for key, gone in member.bank.settings(GONE).items():
+                actor = key.removeprefix(GONE)
+                if actor not in self.homes:
+                    self._recall_gone(actor, gone)
+            if isinstance(self.layout, Sharded):
+                waiting: list[str] | None = member.bank.setting(f"{UNPLACED}{member.name}")
+                self.layout.unplaced.update(dict.fromkeys(waiting or (), member.name))
+        if self.elsewhere():
+            for member in self.values():
+                hello = MemberHello(member=member.name, actor=member.bank.actor)
+                told = self.calls.ask(hello, MemberHello, wait=self._hello_wait)
+                for name, said in told.answers.items():
+                    self._met(name, said.actor)
+
+    def _recall_gone(self, actor: str, gone: dict[str, Any]) -> None:
+        """A bank that left: whose it was, and how what it wrote is proved."""
+        self.homes[actor] = str(gone.get("member", ""))
+        if self.keyring is not None:
+            for key, agents in gone.get("keys", ()):
+                self.keyring.add(actor, bytes.fromhex(key), agents=agents)
+            self.keyring.vouch(actor, gone.get("vouched", ()))
+
+    def epitaph(self, member: Member) -> tuple[str, dict[str, Any]]:
+        """The setting by which a bank that leaves is remembered, so that what it wrote is still known for its own."""
+        actor = member.bank.actor
+        ring = self.keyring or Keyring()
+        keys = [(entry.key.hex(), list(entry.agents)) for entry in ring.keys_of(actor)]
+        vouched = sorted(ring.vouched_for(actor)) if self.keyring is not None else [ANY]
+        key = f"{GONE}{actor}"
+        entry = {"member": member.name, "keys": keys, "vouched": vouched}
+        return key, entry
+
+    def _path(self, name: str, suffix: str = "") -> str:
+        if self.store is None:
+            return MEMORY
+        self.store.mkdir(parents=True, exist_ok=True)
+        return str(self.store / file_name(name, suffix))
+
+    def private_of(self, agent: str, *, create: bool = False) -> Bank | None:
+        """The bank that only one agent sees; None while there is none, unless one is to be made."""
+        path = self._path(agent, PRIVATE_SUFFIX)
+        if not create and (path == MEMORY or not Path(path).exists()):
+            return None
+        return self._opened(path)
+
+    def _opened(self, path: str) -> Bank:
+        """A bank of the hive, made only where there is nothing: an empty file was one."""
+        create = path == MEMORY or not Path(path).exists()
+        return Bank.open(path, embedder=self.embedder, now=self.now, create=create)
+
+    # Who has what
+
+    @property
+    def registers(self) -> Member:
+        """The member that writes the hive's own registers; another of this process where that is elsewhere."""
+        return self.get(self.layout.registers) or next(iter(self.values()))
+
+    def elsewhere(self) -> tuple[str, ...]:
+        """The members that are not in this process."""
+        return tuple(name for name in self.layout.members if name not in self)
+
+    def memory(self, memory_id: str) -> Memory | None:
+        """A memory by id, from whoever has it; None if nobody does."""
+        return self.memories([memory_id]).get(memory_id)
+
+    def memories(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        """Memories by id, from whoever has them; those that nobody has are left out."""
+        found: dict[str, Memory] = {}
+        for memory_id in memory_ids:
+            here = next((m for m in (one.get(memory_id) for one in self.values()) if m), None)
+            if here is not None:
+                found[memory_id] = here
+        lost = [memory_id for memory_id in memory_ids if memory_id not in found]
+        if lost and self.elsewhere():
+            for part in self.calls.fetch(lost, to=self.elsewhere()).answers.values():
+                found.update({memory.id: memory for memory in part.found.memories})
+        return found
+
+    def holder(self, memory_id: str) -> Member | None:
+        """A member of this process that has a memory, the one that answers for it first; it is fetched if it is
+        only elsewhere. None if nobody has it.
+        """
+        here = [member for member in self.values() if member.has(memory_id)]
+        if not here and self.elsewhere():
+            self.adopt(self.registers, [memory_id])
+            here = [self.registers] if self.registers.has(memory_id) else []
+        first = (m for m in here if self.layout.first_for(m.name, memory_id, ()))
+        return next(first, here[0] if here else None)
+
+    def holder_of_event(self, event_id: str) -> Member | None:
+        """A member of this process that has an event, fetched if it is only elsewhere; None if nobody has it."""
+        for member in self.values():
+            if member.bank.engine.log.get(event_id) is not None:
+                return member
+        if self.elsewhere():
+            for part in self.calls.fetch((), named=[event_id], to=self.elsewhere()).answers.values():
+                if part.events:
+                    self.adopt(self.registers, subjects_of(part.events[0]))
+                    self.registers.take(part.events)
+                    return self.registers
+        return None
+
+    def adopt(self, home: Member, memory_ids: Iterable[str]) -> None:
+        """Make sure a member has memories that may be elsewhere, so that it can change them."""
+        lost: list[str] = []
+        for memory_id in memory_ids:
+            if home.has(memory_id):
+                continue
+            holder = next((m for m in self.values() if m is not home and m.has(memory_id)), None)
+            if holder is not None:
+                home.take(holder.events_of([memory_id]), path=self.layout.path(holder.name, home.name))
+            else:
+                lost.append(memory_id)
+        if lost and self.elsewhere():
+            for name, part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.items():
+                if part.events:
+                    home.take(part.events, path=self.layout.path(name, home.name))
+
+    def events_of(self, memory_ids: Sequence[str]) -> list[Event]:
+        """Every event that shaped some memories, from whoever has them."""
+        found: dict[str, Event] = {}
+        lost: list[str] = []
+        for memory_id in memory_ids:
+            holder = next((m for m in self.values() if m.has(memory_id)), None)
+            if holder is None:
+                lost.append(memory_id)
+            else:
+                found.update({event.id: event for event in holder.events_of([memory_id])})
+        if lost and self.elsewhere():
+            for part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.values():
+                found.update({event.id: event for event in part.events})
+        return list(found.values())
+
+    def links_of(self, memory_id: str) -> list[Link]:
+        """Every link that starts or ends at a memory, wherever it is kept."""
+        found: dict[Link, None] = {}
+        for member in self.values():
+            found |= dict.fromkeys(member.links([memory_id]))
+        if self.elsewhere():
+            for part in self.calls.fetch([memory_id], links=True, to=self.elsewhere()).answers.values():
+                found |= dict.fromkeys(part.found.links)
+        return list(found)
+
+
+def file_name(member: str, suffix: str = "") -> str:
+    """The file of a member's bank; a name cannot lead out of the folder, nor to another's private bank.
+
+    >>> file_name("ana"), file_name("../ana.private")
+    ('ana.skep', '%2e%2e%2fana%2eprivate.skep')
+    """
+    return f"{safe_part(member)}{suffix}.skep"
