@@ -67,7 +67,7 @@ bench-full: $(READY)  ## Speed against peers, all sizes: benchmarks/REPORT.md.
 	$(BIN)/python -m benchmarks.speed --full
 	$(BIN)/python -m benchmarks.report --results benchmarks/results/speed-full.json
 
-bench-quality: $(READY)  ## Quality of every preset; DATA=folder of evaluation sets, MODEL=folder of MiniLM.
+bench-quality: $(READY)  ## Quality of every preset; DATA=folder of evaluation sets, MODEL=folder of the published MiniLM.
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA) --federated) $(if $(MODEL),--model $(MODEL))
 
 docs: $(READY)  ## The reference pages, from the code, and the picture of recall, from the results.

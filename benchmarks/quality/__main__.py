@@ -14,7 +14,7 @@ from benchmarks.given import place
 from benchmarks.given import results as stored
 from benchmarks.quality import sets
 from benchmarks.quality.evaluate import evaluate
-from benchmarks.quality.rankers import WITH_MODEL, prepare
+from benchmarks.quality.rankers import CHROMA, WITH_TABLE, prepare
 from benchmarks.quality.report import markdown, summary
 from benchmarks.quality.through_bank import prepare_bank
 from benchmarks.speed import machine
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results"
 PART = Path(__file__).parent / "results-part"
 """Where a run of some sets or rankers goes, so that it does not take the place of a whole one."""
-ALL = ("bm25", "vectors", "mem0", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default")
+ALL = ("bm25", "vectors", "mem0", *PRESETS, WITH_TABLE)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def measure(arguments: list[str] | None) -> int:
     kept: dict[str, Any] = stored(page, "quality", "sets", "commit") if given.merge else {"sets": {}}
     place(page)
     commit = _commit()
-    wanted = given.presets or (ALL + WITH_MODEL if given.model else ALL)
+    wanted = given.presets or ((*ALL, CHROMA) if given.model else ALL)
     refused = [name for name in wanted if given.bank and given.presets and name not in PRESETS]
     if refused:
         raise SystemExit(f"a bank has no preset {refused[0]!r}; there are {', '.join(PRESETS)}")
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--presets", nargs="*", help=f"which rankers, of {', '.join(ALL)}; all by default")
     parser.add_argument(
         "--model",
-        help=f"folder of MiniLM (see scripts/build_minilm_int8.py); adds {' and '.join(WITH_MODEL)}",
+        help=f"folder of the published MiniLM (see scripts/build_minilm_int8.py); adds {CHROMA}",
     )
     parser.add_argument("--bank", action="store_true", help="ask a real bank, not the in-process index")
     parser.add_argument("--federated", action="store_true", help="also without scopes, where a set has them")

@@ -1,4 +1,4 @@
-"""What is compared: every preset of skep, BM25 alone, vectors alone, mem0's scoring as published, and MiniLM."""
+"""What is compared: every preset of skep, BM25 alone, vectors alone, mem0's scoring as published, and Chroma's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 from benchmarks.quality.sets import EvalSet, Question
 from skep.embedding.embedder import default_embedder, open_embedder
 from skep.model import Recalled
+from skep.recall.update_order import UpdateOrder
 from skep.retrieval.pipeline import run
-from skep.retrieval.recall_config import PRESETS, RecallConfig, preset
+from skep.retrieval.recall_config import PRESETS, preset
 from skep.retrieval.sources import InMemorySources
 from skep.text.terms import query_terms
 
@@ -33,33 +34,49 @@ class Answer(NamedTuple):
 Ranker = Callable[[Question, int], Answer]
 
 
-WITH_MODEL = ("chroma", "default+minilm")
-"""Rankers that need MiniLM: Chroma ranks by its cosine alone; a bank may have it as its embedder."""
+CHROMA = "chroma"
+"""The ranker that needs the published MiniLM: Chroma ranks by its cosine alone."""
+WITH_TABLE = "default+table"
+"""`default` on a bank that has the table of words as its embedder."""
 
 
 def prepare(data: EvalSet, wanted: Sequence[str], model: Path | None = None) -> dict[str, Ranker]:
-    """The rankers by name, over one index of the set (and another with a model, where one is asked for)."""
+    """The rankers by name, over one index of the set; over others with the table, or with the published MiniLM."""
     sources = InMemorySources(data.memories, default_embedder())
     every: dict[str, Ranker] = {
         "bm25": lambda question, limit: _by_scores(sources, question, limit, words=1.0, vectors=0.0),
         "vectors": lambda question, limit: _by_scores(sources, question, limit, words=0.0, vectors=1.0),
         "mem0": lambda question, limit: _mem0(sources, question, limit),
     }
-    for name, config in PRESETS.items():
-        every[name] = _preset(sources, config)
-    if model is not None and (not wanted or set(wanted) & set(WITH_MODEL)):
-        deep = InMemorySources(data.memories, open_embedder(f"minilm-onnx:{model}"))
-        every["chroma"] = lambda question, limit: _by_scores(deep, question, limit, words=0.0, vectors=1.0)
-        every["default+minilm"] = _preset(deep, preset("default", model=True))
+    for name in PRESETS:
+        every[name] = _preset(sources, name)
+    if not wanted or WITH_TABLE in wanted:
+        every[WITH_TABLE] = _preset(InMemorySources(data.memories, open_embedder("static")), "default")
+    if model is not None and (not wanted or CHROMA in wanted):
+        published = InMemorySources(data.memories, open_embedder(f"minilm-onnx:{model}"))
+        every[CHROMA] = lambda question, limit: _by_scores(published, question, limit, words=0.0, vectors=1.0)
     unknown = [name for name in wanted if name not in every]
     if unknown:
         raise SystemExit(f"no ranker {unknown[0]!r}; there are {', '.join(every)}")
     return {name: every[name] for name in wanted or every}
 
 
-def _preset(sources: InMemorySources, config: RecallConfig) -> Ranker:
+def _preset(sources: InMemorySources, name: str) -> Ranker:
+    """A preset as a bank with this embedder has it."""
+    assert sources.embedder is not None
+    config = preset(name, model=not sources.embedder.instant)
+    updates = UpdateOrder(lambda _ids: ())
+
     def rank(question: Question, limit: int) -> Answer:
-        found: Recalled = run(question.text, config, sources, question.now, where=question.where, limit=limit)
+        found: Recalled = run(
+            question.text,
+            config,
+            sources,
+            question.now,
+            where=question.where,
+            limit=limit,
+            updates=updates,
+        )
         return answer([hit.memory.id for hit in found.hits], sources, question)
 
     return rank

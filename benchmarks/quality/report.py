@@ -23,7 +23,7 @@ COLUMNS = (
 
 ORDER = (
     "bm25", "vectors", "mem0", "chroma", "semantic", "hybrid", "rrf", "hive", "patterns", "stream", "default",
-    "default+minilm",
+    "default+table",
 )  # fmt: skip
 SUMMARY = (
     ("recall@10", "Recall@10", max),
@@ -32,11 +32,11 @@ SUMMARY = (
     ("tokens@10", "Tokens of the first ten hits", min),
 )
 ABOUT = """
-`vectors` and `mem0` use the bundled word table, so that what differs is the ranking; `mem0` is its published scoring
-(semantic + sigmoid of BM25 over the nearest vectors) without its entity boost, which needs its own entity store.
-`chroma` is Chroma's default: the nearest by the cosine of all-MiniLM-L6-v2, the model it downloads at first use (here
-our int8 copy of it, cosine .993 to the original). `default+minilm` is our `default` on a bank with that model as its
-embedder; it needs the `quality` extra. Questions of sets with scopes search their scope; "(federated)" asks them
+`vectors`, `mem0` and the presets use the bundled transformer, so that what differs is the ranking; `default+table` is
+`default` on a bank opened with `embedder="static"`. `mem0` is its published scoring (semantic + sigmoid of BM25 over
+the nearest vectors) without its entity boost, which needs its own entity store. `chroma` is Chroma's default: the
+nearest by the cosine of all-MiniLM-L6-v2, the model it downloads at first use (here our int8 copy of it, cosine .993
+to the original). No preset is silent for lack of score: only `bm25` is, where no word matches. Questions of sets with scopes search their scope; "(federated)" asks them
 without: everything in one bank, nothing filtered. `nomiracl_en` has no question with an answer. Weights
 and rules of `default` were chosen while looking at these sets, the others were not: expect less of it elsewhere.
 """
@@ -67,8 +67,8 @@ def _about(results: Mapping[str, Any]) -> list[str]:
     if "+" in at:
         at += " (+: with uncommitted changes)"
     return [
-        f"Run on {results['when']} at commit {at}; {results['how']}. No LLM and no network; `chroma` and"
-        " `default+minilm` need a model file, the others nothing beyond skep."
+        f"Run on {results['when']} at commit {at}; {results['how']}. No LLM and no network; `chroma`"
+        " needs a model file, the others nothing beyond skep."
     ]
 
 

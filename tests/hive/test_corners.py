@@ -93,13 +93,20 @@ def test_links_do_not_lead_out_of_the_scope_that_was_asked_for(make_hive: MakeHi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_confidence_fades_by_the_hour_in_every_layout(make_hive: MakeHive, clock: Any, kind: str) -> None:
-    hive = make_hive(kind, policy=HivePolicy(ttl=1e7, deadline=10.0, hedge_after=5.0))
-    hive.agent("ana").remember(FACT)
-    assert len(hive.agent("bob").recall("staging database")) == 1
+def test_confidence_fades_by_the_hour_where_the_policy_says_so_and_by_age_alone_never(
+    make_hive: MakeHive, clock: Any, kind: str
+) -> None:
+    aged, faded = (
+        make_hive(kind, policy=HivePolicy(ttl=1e7, deadline=10.0, hedge_after=5.0, **rate))
+        for rate in ({}, {"decay_per_hour": 0.01})
+    )
+    for hive in (aged, faded):
+        hive.agent("ana").remember(FACT)
+        assert len(hive.agent("bob").recall("staging database")) == 1
     clock.pass_seconds(150 * 3600)
 
-    assert len(hive.agent("bob").recall("staging database")) == 0
+    assert len(aged.agent("bob").recall("staging database")) == 1
+    assert len(faded.agent("bob").recall("staging database")) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

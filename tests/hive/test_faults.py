@@ -77,8 +77,7 @@ def hanging(release: threading.Event) -> Callable[[Envelope], Frame | None]:
 
 
 def found(hive: Hive, asker: str = "ana") -> tuple[list[str], Any]:
-    whole = dict.fromkeys(("relative_floor", "short_floor", "brief_floor"), 0)
-    answer = hive.agent(asker).recall("server rack", limit=60, config=whole)
+    answer = hive.agent(asker).recall("server rack", limit=60)
     return sorted(hit.memory.text for hit in answer), answer
 
 

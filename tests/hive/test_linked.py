@@ -46,6 +46,23 @@ def test_hits_that_a_link_calls_contradicting_are_marked(make_hive: MakeHive, ki
     assert not any(hit.conflicts_with for hit in fay.recall("printer for visitors"))
 
 
+@KINDS
+def test_an_update_that_a_link_tells_takes_the_place_of_the_older(make_hive: MakeHive, kind: str) -> None:
+    hive, (older, newer, _) = told(make_hive, kind)
+    fay, question = hive.agent("fay"), "Where is the printer for visitors on floor two?"
+    before = [hit.memory.id for hit in fay.recall(question)]
+    assert before.index(older) < before.index(newer)
+
+    hive.agent("cy").link(newer, older, "updates")
+    hits = fay.recall(question)
+    found = [hit.memory.id for hit in hits]
+    assert found.index(newer) < found.index(older)
+    assert {hit.memory.id: hit.updated_by for hit in hits}[older] == newer
+
+    hive.agent("bob").unlink(newer, older, "updates")
+    assert [hit.memory.id for hit in fay.recall(question)] == before
+
+
 @pytest.mark.parametrize("kind", ["flat", "federated"])
 def test_what_is_derived_from_one_of_them_is_stale_in_every_copy(make_hive: MakeHive, kind: str) -> None:
     hive, (first, second, third) = told(make_hive, kind)

@@ -24,13 +24,13 @@ def test_an_answer_beside_the_question_is_found_whoever_gave_it(
     make_hive: MakeHive, clock: Any, kind: str, authors: tuple[str, ...]
 ) -> None:
     hive = make_hive(kind, policy=HivePolicy(deadline=10.0, hedge_after=5.0, quality_at=0.0))
-    scope, moment = {"project": "warehouse"}, clock()
+    scope, moment = {"project": "warehouse", "session": "night"}, clock()
     for step, (agent, (_, text)) in enumerate(zip(authors, TALK, strict=True)):
         hive.agent(agent).remember(text, scope=scope, created_at=moment + step)
     for step, text in enumerate(ELSEWHERE):
         hive.agent("dora").remember(text, scope=scope, created_at=moment + 90_000 + 9_000 * step)
     clock.pass_seconds(200_000)
-    config = {"k_vectors": 0, "context": 0.5, "weights": {"lexical": 1.0}, "late": 0, "close": 0}
+    config = {"k_vectors": 0, "weights": {"words": 1.0}}
 
     found = hive.agent("eve").recall("Helsinki warehouse cooling", scope=scope, config=config)
 

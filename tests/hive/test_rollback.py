@@ -63,7 +63,8 @@ def test_everything_of_the_source_and_built_on_it_goes_everywhere(
     for name in ("before", "honest"):
         assert statuses(hive, poisoned[name]) == {"active"}
     assert hive.get(poisoned["honest"]).confirmations == 0  # type: ignore[union-attr]
-    assert hive.agent("fay").recall("backup key").hits == ()
+    shown = {hit.memory.id for hit in hive.agent("fay").recall("backup key", limit=20)}
+    assert shown.isdisjoint(poisoned[name] for name in ("lie", "other", "derived", "deeper"))
 
 
 def test_a_second_rollback_finds_nothing(hive: Hive, poisoned: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.conftest import Clock
 
-from skep.embedding.embedder import default_embedder
+from skep.embedding.embedder import open_embedder
 from skep.hive.hive import Hive
 from skep.model import Scope
 
@@ -53,7 +53,7 @@ def test_several_values_of_one_relation_are_not_refused(hive: Hive) -> None:
 def test_what_is_told_to_have_moved_updates_where_it_was(
     make_hive: MakeHive, clock: Clock, kind: str
 ) -> None:
-    hive = make_hive(kind, embedder=default_embedder())
+    hive = make_hive(kind, embedder=open_embedder("minilm"))
     old = hive.agent("ana").remember("Ana lives in Rome").memory
     clock.pass_days(1)
     (conflict,) = hive.agent("bob").remember("Ana moved from Rome to Oslo").conflicts

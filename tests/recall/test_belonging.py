@@ -1,4 +1,4 @@
-"""Scopes and authors of candidates: read off the index, they are what the memories say."""
+"""Scopes of candidates: read off the index, they are what the memories say."""
 
 from __future__ import annotations
 
@@ -43,31 +43,9 @@ def test_the_index_knows_whose_each_memory_is(bank_path: Path, clock: Clock, see
         assert ((found.talk == 0) == [s is None for s in in_session]).all()
 
 
-def test_the_index_knows_who_wrote_each_memory_and_reads_a_name_once(
-    bank_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with filled(bank_path, clock, 1) as bank:
-        sources, rows = BankSources(bank.engine), every_row(bank)
-        written = [memory.agent or "" for memory in sources.memories(rows)]
-        assert len(set(written)) == 3
-
-        assert sources.authors(rows) == written
-        read: list[Sequence[int]] = []
-        counts = bank.engine.use_counts
-
-        def watched(rows: Sequence[int]) -> object:
-            read.append(rows)
-            return counts(rows)
-
-        monkeypatch.setattr(bank.engine, "use_counts", watched)
-        assert sources.authors(rows) == written
-        assert read == []
-
-
 def test_rows_the_index_does_not_know_belong_to_nobody(bank_path: Path, clock: Clock) -> None:
     with filled(bank_path, clock, 0) as bank:
         sources, unknown = BankSources(bank.engine), np.array([999_999], dtype=np.int64)
 
-        assert sources.authors(unknown) == [""]
         assert sources.scopes(unknown).place.tolist() == [0]
         assert sources.scopes(unknown).talk.tolist() == [0]

@@ -93,8 +93,8 @@ def test_a_hit_that_a_link_led_to_says_which_one(bank: Bank) -> None:
     _, one, two = bank.recall("zebra migration", limit=1, expand={"depth": 2})
 
     assert (one.via, two.via) == (Link(src=near, dst=plan, rel="entails"), Link(src=near, dst=far))
-    assert one.why() == f"{one.score:.3f} = 1 link away, {near} -entails-> {plan}; expanded"
-    assert two.why() == f"{two.score:.3f} = 2 links away, {near} -related-> {far}; expanded"
+    assert f"1 link away, {near} -entails-> {plan}" in one.why()
+    assert f"2 links away, {near} -related-> {far}" in two.why()
 
 
 def test_a_call_overrides_what_the_config_of_the_bank_says_of_links(bank: Bank) -> None:

@@ -21,16 +21,6 @@ class Model(HashingEmbedder):
         return False
 
 
-def test_texts_are_compared_word_by_word_with_the_bundled_table_whatever_the_embedder(tmp_path: Path) -> None:
-    with Bank.open(tmp_path / "bank.skep", embedder=HashingEmbedder(64)) as bank:
-        bank.remember("The physician recommended rest")
-        bank.remember("The plumber recommended new pipes")
-
-        late = {hit.memory.text: hit.signals["late"] for hit in bank.recall("Which doctor was recommended?")}
-
-    assert late["The physician recommended rest"] > late["The plumber recommended new pipes"] > 0
-
-
 def test_meaning_counts_for_more_in_default_where_a_model_reads_whole_texts(tmp_path: Path) -> None:
     table, model = (PRESETS["default"].weights, preset("default", model=True).weights)
     assert model["semantic"] > table["semantic"]

@@ -1,4 +1,4 @@
-"""`rank` gives the ids and scores of `recall`, in its order, and reads no more than that takes."""
+"""`rank` gives the ids and scores of `recall`, in its order."""
 
 from __future__ import annotations
 
@@ -29,10 +29,6 @@ WORDS: dict[str, Any] = {
     "preset": "semantic",
     "config": {"k_words": 50, "k_vectors": 0, "weights": {"lexical": 1.0}},
 }
-FROM_THE_INDEX: tuple[dict[str, Any], ...] = (
-    WORDS,
-    *({"preset": name} for name in ("semantic", "hybrid", "rrf", "stream")),
-)
 WAYS: tuple[dict[str, Any], ...] = (
     *({"preset": name} for name in PRESETS),
     {},
@@ -43,9 +39,8 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"preset": "rrf", "kind": "episode"},
     {"preset": "semantic", "min_confidence": 0.5, "limit": 3},
     {"preset": "rrf", "config": {"dynamic_k": True}},
-    {"preset": "rrf", "config": {"relative_floor": 0.95}},
-    {"preset": "semantic", "config": {"floor": 0.4, "meaning_floor": 0.3}},
-    {"preset": "rrf", "config": {"late": 0.5, "title": 0.5, "context": 0.6}},
+    {"preset": "default", "config": {"bar": "likely"}},
+    {"preset": "rrf", "config": {"coverage": 0.5, "title": 0.5, "conversation": True}},
     {"preset": "hybrid", "config": {"temporal": "boost", "temporal_boost": 0.4}},
     {"preset": "rrf", "reranker": longest},
 )
@@ -140,9 +135,9 @@ def test_the_order_is_that_of_recall_from_segments_and_what_is_newer(
             "k_words": st.integers(1, 5),
             "k_vectors": st.integers(0, 5),
             "select": st.sampled_from(["none", "mmr", "diversity"]),
-            "floor": st.sampled_from([0.0, 0.5]),
-            "relative_floor": st.sampled_from([0.0, 0.5]),
-            "currency": st.booleans(),
+            "bar": st.sampled_from(["weak", "likely"]),
+            "conversation": st.booleans(),
+            "updates": st.booleans(),
         },
     ),
     limit=st.integers(1, 8),
@@ -187,29 +182,24 @@ def test_the_order_of_a_moment_in_the_past(filled: Bank, clock: Clock) -> None:
 
 
 def test_a_deployed_config_counts_as_it_does_in_recall(filled: Bank) -> None:
-    filled.set_setting("recall/config", {"limit": 2, "kinds": ["episode"], "currency": False})
+    filled.set_setting("recall/config", {"limit": 2, "kinds": ["episode"], "updates": False})
     order = filled.rank("cache port")
     assert len(order) == 2
     assert same(order, filled.recall("cache port"))
 
 
-def test_what_a_newer_memory_revises_comes_behind_it_as_it_does_in_recall(
-    bank_path: Path, clock: Clock
-) -> None:
-    with Bank.open(bank_path, now=clock) as bank:
-        old, new = (
-            bank.remember(text, kind="episode", on_conflict="ignore").memory.id
-            for text in (
-                "I'm planning a movie night for the family, and the snack budget is $50, so what should we get?",
-                "Thinking about drinks for Friday: I've adjusted the snack budget to $75, can you suggest some?",
-            )
-        )
-        asked = "What is the snack budget for the family movie night?"
-        assert bank.rank(asked).ids == (old, new)
-        bank.maintain()
-        order = bank.rank(asked)
-        assert order.ids == (new, old)
-        assert same(order, bank.recall(asked))
+def test_an_update_comes_first_as_it_does_in_recall(bank: Bank, clock: Clock) -> None:
+    old = bank.remember("The snack budget for the movie night is $50").memory.id
+    clock.pass_days(1)
+    new = bank.remember("Drinks on Friday cost up to $75").memory.id
+    asked = "What is the snack budget for the movie night?"
+    assert bank.rank(asked).ids == (old, new)
+
+    bank.link(new, old, "updates")
+
+    order = bank.rank(asked)
+    assert order.ids == (new, old)
+    assert same(order, bank.recall(asked))
 
 
 def test_what_recall_refuses_is_refused(bank: Bank) -> None:

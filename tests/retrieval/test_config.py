@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from skep.errors import ConfigError
 from skep.retrieval.recall_config import (
     PRESETS,
+    RETIRED,
     SIGNALS,
     Expand,
     RecallConfig,
@@ -61,7 +62,7 @@ def test_an_unknown_preset_names_the_one_that_was_meant() -> None:
         ({"weights": {}}, "all weights are 0"),
         ({"min_results": 9, "max_results": 3}, "above max_results"),
         ({"mmr_lambda": 1.5}, "between 0 and 1"),
-        ({"floor": math.nan}, "between 0 and 1"),
+        ({"coverage": math.nan}, "between 0 and 10"),
         ({"k_words": 0, "k_vectors": 0}, "nothing can be found"),
         ({"fusion": "median"}, "Invalid enum value"),
         ({"limit": 3}, "unknown key 'limit'"),
@@ -85,7 +86,7 @@ def test_a_config_that_cannot_work_is_refused_with_a_reason(raw: dict[str, objec
         ({"k_words": -5}, "between 0 and"),
         ({"k_words": "5"}, "between 0 and"),
         ({"k_words": 0, "k_vectors": 0}, "nothing can be found"),
-        ({"fusion": "median"}, "weighted, minmax, rrf, product"),
+        ({"fusion": "median"}, "weighted, rrf, product"),
         ({"temporal": "always"}, "off, boost, filter"),
     ],
 )
@@ -103,21 +104,36 @@ def test_so_is_how_far_it_walks(fields: dict[str, Any]) -> None:
 
 
 def test_the_call_overrides_the_bank_and_the_bank_the_preset() -> None:
-    merged = merge(preset("hybrid"), {"cliff": 2.0, "floor": 0.2}, {"floor": 0.4})
+    merged = merge(preset("hybrid"), {"cliff": 2.0, "coverage": 0.2}, {"coverage": 0.4})
 
-    assert (2.0, 0.4, preset("hybrid").weights) == (merged.cliff, merged.floor, merged.weights)
+    assert (2.0, 0.4, preset("hybrid").weights) == (merged.cliff, merged.coverage, merged.weights)
 
 
 def test_weights_are_replaced_as_a_whole() -> None:
     assert merge(preset("hybrid"), None, {"weights": {"lexical": 1.0}}).weights == {"lexical": 1.0}
 
 
-def test_a_config_that_is_older_than_the_floor_of_the_shortest_questions_knows_none() -> None:
-    older = {key: value for key, value in to_dict(RecallConfig()).items() if key != "brief_floor"}
-    assert preset("default").brief_floor > 0
-    assert merge(preset("default"), older).brief_floor == 0
-    assert merge(preset("default"), {"short_floor": 0.1}, {"brief_floor": 0.5}).brief_floor == 0.5
-    assert merge(preset("default"), None, {"floor": 0.1}).brief_floor == preset("default").brief_floor
+@pytest.mark.parametrize("name", sorted(RETIRED))
+def test_a_field_of_an_earlier_version_is_left_out_of_what_a_bank_holds_and_refused_in_a_call(
+    name: str,
+) -> None:
+    assert merge(preset("default"), {name: 0.5, "cliff": 2.0}) == replace(preset("default"), cliff=2.0)
+    with pytest.raises(ConfigError, match=f"unknown key '{name}'"):
+        merge(preset("default"), None, {name: 0.5})
+    with pytest.raises(ConfigError, match=f"unknown key '{name}'"):
+        from_dict({name: 0.5})
+
+
+def test_a_fusion_that_is_gone_falls_back_to_that_of_the_preset() -> None:
+    assert merge(preset("default"), {"fusion": "minmax"}) == preset("default")
+    with pytest.raises(ConfigError):
+        merge(preset("default"), None, {"fusion": "minmax"})
+
+
+def test_a_model_of_meaning_weighs_more_than_a_table_of_words_and_in_default_alone() -> None:
+    assert preset("default", model=True).weights["semantic"] > preset("default").weights["semantic"]
+    for name in set(PRESETS) - {"default"}:
+        assert preset(name, model=True) == preset(name)
 
 
 def test_the_hash_follows_the_content_and_not_the_name() -> None:
@@ -141,8 +157,8 @@ def test_any_weights_with_a_positive_sum_round_trip(weights: dict[str, float]) -
 @pytest.mark.parametrize(
     "given",
     [
-        {"floor": 0.4, "k_words": 7, "select": "mmr", "currency": True},
-        {"floor": 1, "weights": {"lexical": 1}},
+        {"coverage": 0.4, "k_words": 7, "select": "mmr", "updates": True},
+        {"coverage": 1, "weights": {"lexical": 1}},
     ],
 )
 def test_a_merged_config_is_the_one_read_from_all_of_its_fields(given: dict[str, object]) -> None:
@@ -156,7 +172,15 @@ def test_a_merged_config_is_the_one_read_from_all_of_its_fields(given: dict[str,
 
 
 @pytest.mark.parametrize(
-    "given", [{"k_words": True}, {"k_words": "7"}, {"floor": 2.0}, {"select": "all"}, {"name": 3}]
+    "given",
+    [
+        {"k_words": True},
+        {"k_words": "7"},
+        {"similarity": 2.0},
+        {"bar": "sure"},
+        {"select": "all"},
+        {"name": 3},
+    ],
 )
 def test_a_merge_refuses_what_a_config_refuses(given: dict[str, object]) -> None:
     with pytest.raises(ConfigError):

@@ -26,6 +26,17 @@ def test_lexical_is_the_share_of_the_best_of_the_pool() -> None:
     assert score.lexical([0.0, 0.0]).tolist() == [0.0, 0.0]
 
 
+def test_words_are_the_share_of_the_most_that_a_text_could_score() -> None:
+    assert score.words([2.2 * 3.0, 1.1 * 3.0, 0.0, 99.0], [2.0, 1.0]).tolist() == [1.0, 0.5, 0.0, 1.0]
+    assert score.words([0.0, 0.0], []).tolist() == [0.0, 0.0]
+
+
+def test_coverage_weighs_rare_words_more() -> None:
+    held = score.coverage(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([3.0, 1.0]))
+
+    assert held.tolist() == [0.75, 0.25]
+
+
 def test_recency_falls_by_a_tenth_of_a_nat_per_day_and_never_exceeds_one() -> None:
     values = score.recency([NOW, NOW - 10 * DAY, NOW + 99 * DAY], NOW)
 

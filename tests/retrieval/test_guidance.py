@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from skep.embedding.embedder import default_embedder
+from skep.retrieval.guidance import guidance, is_standing
 from skep.retrieval.pipeline import run
 from skep.retrieval.recall_config import PRESETS
-from skep.retrieval.shortlist_features import guidance, is_standing, occasion, states_preference
 from skep.retrieval.sources import InMemorySources
 
 World = Callable[..., InMemorySources]
@@ -47,10 +47,12 @@ def test_what_has_no_occasion_or_is_no_order_or_is_long_is_none(text: str) -> No
     assert not is_standing(text)
 
 
-def test_a_preference_is_something_liked_better() -> None:
-    assert states_preference("I prefer trains to planes")
-    assert states_preference("She'd rather walk")
-    assert not states_preference("Ana likes trains")
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [("I prefer trains to planes", 0.2), ("She'd rather walk", 0.2), ("Ana likes trains", 0.0)],
+)
+def test_a_preference_is_something_liked_better(text: str, counts: float) -> None:
+    assert guidance("What would you recommend?", [text], np.zeros(1)).tolist() == [counts]
 
 
 def test_only_the_nearest_instruction_counts_and_by_how_near_it_is() -> None:
@@ -104,41 +106,3 @@ def test_a_question_that_nothing_says_how_to_answer_has_no_such_signal(world: Wo
     found = run("audit report", DEFAULT, world("The audit report", "A report"), NOW)
 
     assert all("guidance" not in hit.signals for hit in found.hits)
-
-
-def test_the_occasion_counts_as_much_as_the_whole_instruction() -> None:
-    texts = [
-        "Always be brief when I ask about code",
-        "Always be kind when I ask about people",
-        "Code is read often",
-    ]
-    cosine = np.array([0.12, 0.10, 0.9])
-    near = {0: 0.0, 1: 0.10}
-
-    assert guidance("Who is who?", texts, cosine).round(2).tolist() == [0.6, 0.0, 0.0]
-    assert guidance("Who is who?", texts, cosine, near).round(2).tolist() == [0.0, 0.5, 0.0]
-    assert guidance("Who is who?", texts, cosine, {0: np.nan, 1: 0.1}).round(2).tolist() == [0.6, 0.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Always name the time zone when I ask about meetings.", "meetings."),
-        ("Whenever we talk about money, please give amounts in euro.", "money, please give amounts in euro."),
-        ("Money is money", ""),
-    ],
-)
-def test_the_occasion_is_what_follows_when_one_asks(text: str, expected: str) -> None:
-    assert occasion(text).strip() == expected
-
-
-def test_an_instruction_is_found_by_its_occasion_though_it_speaks_of_other_things(world: World) -> None:
-    sources = world(
-        "Always answer with chords and tabs for the guitar and the strings when I ask about cooking.",
-        "Always answer with a recipe, an oven and a pan when I ask about the tide tables.",
-        *(f"We talked about walk number {at} along the river" for at in range(4)),
-        embedder=default_embedder(),
-    )
-    found = run("How do I bake bread and cook soup?", DEFAULT, sources, NOW, limit=2)
-
-    assert found.hits[0].memory.id == "m-0"

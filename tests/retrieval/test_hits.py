@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from skep.model import Hit, Memory
 from skep.retrieval import pipeline
-from skep.retrieval.candidates import Candidates, Columns
+from skep.retrieval.candidates import Candidates
 
 COUNT = 8
 fraction = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, float("inf"), 1e-320]))
 signals = st.dictionaries(
-    st.sampled_from(["lexical", "semantic", "late", "recency", "trust", "usage", "coverage", "é", "held"]),
+    st.sampled_from(["words", "semantic", "coverage", "recency", "trust", "usage", "context", "é", "time"]),
     st.lists(fraction, min_size=COUNT, max_size=COUNT),
 )
 places = st.lists(st.integers(1, 30), min_size=COUNT, max_size=COUNT)
@@ -29,18 +29,29 @@ def memory(number: int, status: Any = "active", *, stale: bool = False) -> Memor
 
 
 def found_of(
-    measured: dict[str, Any], ranked: dict[str, Any], at: list[int], outdated: frozenset[int] = frozenset()
+    measured: dict[str, Any], ranked: dict[str, Any], at: list[int], outdated: dict[int, int] | None = None
 ) -> Candidates:
-    whole, none = np.arange(COUNT) + 100, np.zeros(COUNT)
-    columns = Columns(whole, none, none, none, none, none, none, whole, whole)
-    score = np.linspace(1, 0.3, len(at))
-    return Candidates(columns, measured, ranked, np.array(at, dtype=np.int64), score, outdated)
+    none = np.zeros(COUNT)
+    whole = Candidates(
+        rows=np.arange(COUNT) + 100,
+        words=none,
+        cosine=none,
+        created_at=none,
+        importance=none,
+        confidence=none,
+        last_evidence_at=none,
+        former=np.full(COUNT, -1),
+        score=np.linspace(1, 0.3, COUNT),
+        signals=measured,
+        ranks=ranked,
+        outdated=outdated or {},
+    )
+    return whole.take(at)
 
 
 def hits_of(found: Candidates, memories: dict[int, Memory], threshold: float = 0.7) -> tuple[Hit, ...]:
     sources = SimpleNamespace(memories=lambda rows: [memories[row] for row in rows.tolist()])  # pyright: ignore
-    config = SimpleNamespace(currency=False, disagreement=threshold)
-    call: Any = SimpleNamespace(sources=sources, config=config)
+    call: Any = SimpleNamespace(sources=sources, config=SimpleNamespace(disagreement=threshold))
     return pipeline._hits(found, call)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -49,7 +60,7 @@ def hits_of(found: Candidates, memories: dict[int, Memory], threshold: float = 0
     ranks,
     st.lists(st.integers(0, COUNT - 1), unique=True),
     st.lists(st.tuples(statuses, st.booleans()), min_size=COUNT, max_size=COUNT),
-    st.frozensets(st.integers(100, 107), max_size=1),
+    st.dictionaries(st.integers(100, 107), st.integers(100, 107), max_size=1),
     st.sampled_from([0.0, 0.5, 0.7, 1.0]),
 )
 def test_a_hit_shows_every_signal_and_rank_as_a_plain_number(
@@ -57,7 +68,7 @@ def test_a_hit_shows_every_signal_and_rank_as_a_plain_number(
     ranked: dict[str, list[int]],
     at: list[int],
     states: list[tuple[Any, bool]],
-    outdated: frozenset[int],
+    outdated: dict[int, int],
     threshold: float,
 ) -> None:
     memories = {100 + i: memory(i, status, stale=stale) for i, (status, stale) in enumerate(states)}
@@ -71,15 +82,18 @@ def test_a_hit_shows_every_signal_and_rank_as_a_plain_number(
     hits = hits_of(found, memories, threshold)
 
     assert [hit.memory for hit in hits] == [memories[100 + place] for place in at]
-    for hit in hits:
+    for place, hit in zip(at, hits, strict=True):
         assert list(hit.signals) == list(measured)
         assert {type(value) for value in hit.signals.values()} <= {float}
         assert {type(value) for value in hit.ranks.values()} <= {int}
+        newer = outdated.get(100 + place)
+        assert hit.updated_by == (None if newer is None else memories[newer].id)
+        assert ("outdated" in hit.flags) is (newer is not None)
 
 
 def test_words_and_meaning_that_place_a_memory_far_apart_are_marked() -> None:
     ranked = {"lexical": np.array([1, 2, 3, 4, 1, 9, 8, 7]), "semantic": np.array([2, 20, 1, 1, 4, 9, 2, 3])}
-    found = found_of({"lexical": np.zeros(8), "semantic": np.zeros(8)}, ranked, list(range(8)))
+    found = found_of({"words": np.zeros(8), "semantic": np.zeros(8)}, ranked, list(range(8)))
     memories = {100 + i: memory(i) for i in range(COUNT)}
 
     flags = [hit.flags for hit in hits_of(found, memories)]
@@ -89,12 +103,12 @@ def test_words_and_meaning_that_place_a_memory_far_apart_are_marked() -> None:
 
 
 def test_no_two_hits_share_what_a_caller_can_change() -> None:
-    found = found_of({"lexical": np.ones(8)}, {"lexical": np.arange(8)}, [0, 1])
+    found = found_of({"words": np.ones(8)}, {"lexical": np.arange(8)}, [0, 1])
     one, other = hits_of(found, {100: memory(0), 101: memory(1)})
 
     one.signals["seen"] = 1.0
     one.ranks["seen"] = 1
 
-    assert other.signals == {"lexical": 1.0}
+    assert other.signals == {"words": 1.0}
     assert other.ranks == {"lexical": 1}
-    assert list(found.measured) == ["lexical"]
+    assert list(found.signals) == ["words"]

@@ -74,10 +74,13 @@ def test_the_own_set_is_whole() -> None:
     assert any(not question.labels for question in own.questions)
 
 
-def test_on_the_own_set_the_default_finds_everything_and_is_never_misled(tmp_path: Path) -> None:
-    main(["--sets", "own", "--presets", "bm25", "default", "--out", str(tmp_path)])
+def test_on_the_own_set_the_default_finds_everything_and_is_never_silent(tmp_path: Path) -> None:
+    main(["--sets", "own", "--presets", "bm25", "default", "default+table", "--out", str(tmp_path)])
 
-    found = json.loads((tmp_path / "quality.json").read_text())["sets"]["own"]["default"]
+    found = json.loads((tmp_path / "quality.json").read_text())["sets"]["own"]
 
-    assert (found["recall@10"], found["misled"], found["abstained where right"]) == (1.0, 0.0, 1.0)
+    for ranker in ("default", "default+table"):
+        assert (found[ranker]["recall@10"], found[ranker]["abstained where right"]) == (1.0, 0.0)
+        assert found[ranker]["mrr"] > found["bm25"]["mrr"]
+        assert found[ranker]["misled"] < found["bm25"]["misled"]
     assert "| own | 34 |" in (tmp_path / "quality.md").read_text()

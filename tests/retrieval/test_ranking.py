@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep import runtime
 from skep.embedding.calibration import Calibration
 from skep.errors import ConfigError
+from skep.filters import Filter
 from skep.retrieval import score as score_module
-from skep.retrieval.candidates import Columns, rated
+from skep.retrieval.candidates import Call, Candidates, rated
+from skep.retrieval.query import plain
 from skep.retrieval.recall_config import RecallConfig
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -22,16 +23,49 @@ FEW = st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0, 3.0])
 COSINES = st.one_of(FEW, st.just(NAN), st.just(-INFINITY), st.floats(-2, 2))
 
 
+def candidates(count: int, **fields: Any) -> Candidates:
+    none = np.zeros(count)
+    given: dict[str, Any] = {
+        "rows": np.arange(count),
+        **dict.fromkeys(
+            ("words", "cosine", "created_at", "importance", "confidence", "last_evidence_at"), none
+        ),
+        "former": np.full(count, -1),
+        "score": none,
+    }
+    return Candidates(**(given | fields))
+
+
+def call_of(config: RecallConfig, idf: float = 1.0) -> Call:
+    sources: Any = SimpleNamespace(idf=lambda terms: np.full(len(terms), idf))  # pyright: ignore
+    return Call(plain("cache"), config, sources, Filter(), 0.0, np.ones(2, np.float32))
+
+
 def test_signals_are_left_out_where_nothing_has_them() -> None:
     nothing, somewhere = np.array([0.0, -1.0]), np.array([NAN, NAN])
+    by_both = RecallConfig(weights={"lexical": 1.0, "semantic": 1.0})
 
     def measured(words: Any, cosine: Any) -> dict[str, list[float]]:
-        return {name: values.tolist() for name, values in score_module.by_query(words, cosine)[0].items()}
+        found = rated(candidates(2, words=words, cosine=cosine), call_of(by_both))
+        return {
+            name: values[np.argsort(found.rows)].tolist()  # as given
+            for name, values in found.signals.items()
+        }
 
     assert measured(nothing, somewhere) == {}
     assert measured(np.array([0.0, 2.0]), somewhere) == {"lexical": [0.0, 1.0]}
     assert measured(nothing, np.array([NAN, 2.0])) == {"semantic": [0.0, 1.0]}
-    assert score_module.stretched(np.array([NAN, 2.0, 2.0])).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_share_of_the_best_and_the_share_of_the_most_are_two_signals() -> None:
+    config = RecallConfig(weights={"words": 1.0, "semantic": 1.0})
+    found = rated(candidates(2, words=np.array([1.1, 2.2])), call_of(config, idf=2.0))
+
+    assert {name: values.tolist() for name, values in found.signals.items()} == {
+        "words": [0.5, 0.25],
+        "semantic": [0.0, 0.0],
+    }
+    assert found.score.tolist() == [0.25, 0.125]
 
 
 def test_what_is_no_number_shares_the_last_place() -> None:
@@ -44,14 +78,15 @@ def test_ties_go_to_importance_then_to_the_newer_then_to_the_smaller_row(
 ) -> None:
     score = np.array([one for one, _, _ in each])
     importance, created_at = np.array([one for _, one, _ in each]), np.array([one for _, _, one in each])
-    rows, at = (np.array(draw.sample(range(len(each)), len(each)), dtype=np.int64) for _ in range(2))
+    rows = np.array(draw.sample(range(len(each)), len(each)), dtype=np.int64)
 
-    ordered, scores = score_module.best_first(score, at, importance, created_at, rows)
+    ordered = candidates(
+        len(each), rows=rows, score=score, importance=importance, created_at=created_at
+    ).ordered()
 
-    of = dict(zip(at.tolist(), score.tolist(), strict=True))
-    wanted = sorted(at.tolist(), key=lambda i: (-of[i], -importance[i], -created_at[i], rows[i]))
-    assert ordered.tolist() == wanted
-    assert scores.tolist() == [of[i] for i in wanted]
+    at = sorted(range(len(each)), key=lambda i: (-score[i], -importance[i], -created_at[i], rows[i]))
+    assert ordered.rows.tolist() == rows[at].tolist()
+    assert ordered.score.tolist() == score[at].tolist()
 
 
 @given(
@@ -66,10 +101,8 @@ def test_many_cosines_are_calibrated_as_each_is(cosines: list[float], knots: lis
 
 @pytest.mark.parametrize("weights", [{"lexical": -1.0}, {"semantic": NAN}, {"semantic": INFINITY}, {}])
 def test_weights_that_cannot_rank_are_refused(weights: dict[str, float]) -> None:
-    columns = Columns(*(np.ones(2) for _ in range(7)), np.full(2, -1), np.full(2, -1))
     config = RecallConfig(fusion="weighted")
     config.weights.clear()  # none is built like that
     config.weights.update(weights)
-    call: Any = SimpleNamespace(config=config, trace=None, shown=True)
     with pytest.raises(ConfigError):
-        rated(columns, call)
+        rated(candidates(2, words=np.ones(2), cosine=np.ones(2)), call_of(config))

@@ -100,9 +100,7 @@ def test_a_recall_is_ordered_by_it(tmp_path: Path) -> None:
         bank.remember("Ana likes coffee")
         bank.remember("Ana likes rome")
         bank.remember("Ana likes tea")
-        found = bank.recall(
-            "What does Ana like?", reranker=CrossEncoder(folder), config={"relative_floor": 0.0}
-        )
+        found = bank.recall("What does Ana like?", reranker=CrossEncoder(folder))
 
     assert [hit.memory.text for hit in found] == ["Ana likes rome", "Ana likes tea", "Ana likes coffee"]
     assert found.hits[0].signals["reranker"] == pytest.approx(sigmoid(3.5))

@@ -1,24 +1,23 @@
-"""Titles: a memory headed with what the query names comes first, and what it names comes next."""
+"""Titles: a memory headed with what the query names comes first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from skep.embedding.embedder import default_embedder
 from skep.model import Memory
+from skep.retrieval.guidance import title, titles_named
 from skep.retrieval.pipeline import run
 from skep.retrieval.recall_config import PRESETS, RecallConfig
-from skep.retrieval.score import bridge, named, title
 from skep.retrieval.sources import InMemorySources
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0
 DEFAULT = PRESETS["default"]
-PLAIN = replace(DEFAULT, title=0.0, bridge=0.0)
+PLAIN = replace(DEFAULT, title=0.0)
 
 
 @pytest.mark.parametrize(
@@ -52,33 +51,15 @@ def test_a_sentence_a_number_or_a_heading_alone_is_no_title(text: str) -> None:
 
 def test_a_title_must_stand_in_the_query_word_for_word() -> None:
     heads = [title("Blue Heron: a boat"), title("Heron Blue: a paint"), title("Blue Herons at sea: a song")]
-    assert named("Who built the blue heron?", heads).tolist() == [1.0, 0.0, 0.0]
+    assert titles_named("Who built the blue heron?", heads).tolist() == [1.0, 0.0, 0.0]
 
 
 def test_a_title_that_several_have_tells_less() -> None:
-    assert named("What did Ana say?", [title("Ana: yes"), title("Ana: no"), title("Bea: no")]).tolist() == [
+    assert titles_named(
+        "What did Ana say?", [title("Ana: yes"), title("Ana: no"), title("Bea: no")]
+    ).tolist() == [
         0.5,
         0.5,
-        0.0,
-    ]
-
-
-def test_a_title_leads_on_only_where_the_query_has_not_named_it() -> None:
-    texts = ["Ana Roth. Born in Ulm.", "Ulm. A town on the Danube.", "Danube. A river."]
-    heads = [title(text) for text in texts]
-    score = np.array([2.0, 1.0])
-    assert bridge("Where is the river of Ana Roth's town?", heads, texts[:2], score).tolist() == [
-        0.0,
-        1.0,
-        0.5,
-    ]
-    assert bridge("Was Ana Roth born in Ulm?", heads, texts[:2], score).tolist() == [0.0, 0.0, 0.5]
-
-
-def test_a_memory_does_not_lead_to_itself_or_to_its_namesakes() -> None:
-    texts = ["Ana: I met Ana", "Ana: so did I"]
-    assert bridge("who met whom?", [title(text) for text in texts], texts, np.array([2.0, 1.0])).tolist() == [
-        0.0,
         0.0,
     ]
 
@@ -104,19 +85,7 @@ def test_the_memory_about_a_thing_comes_before_those_that_mention_it() -> None:
     assert _order(texts, query)[0] == 0
 
 
-def test_the_second_hop_comes_up_through_the_first_hit() -> None:
-    texts = [
-        "Corin Vale. Sculptor, born in Ostermere, known for her bronze doors.",
-        "Ostermere. Salt was mined here for four centuries.",
-        "Bronze doors. A guide to doors and what they are known for, by a sculptor.",
-        "Sculptor wages. What a sculptor of bronze is paid.",
-        "Doors. Where to buy doors, and which doors are known to last.",
-    ]
-    query = "What was mined in the town where the sculptor Corin Vale, known for bronze doors, comes from?"
-    assert _order(texts, query).index(1) < _order(texts, query, PLAIN).index(1)
-
-
-def test_a_newer_memory_about_something_else_does_not_take_the_place_of_the_one_named() -> None:
+def test_a_newer_memory_about_something_else_does_not_take_the_place_of_the_one_titles_named() -> None:
     texts = [
         "Tamsin Reed. Tennis player from Leeds, plays left-handed.",
         "Oscar Reed. Tennis player from York, plays with Tamsin left-handed.",

@@ -404,8 +404,7 @@ class LinkVerbs(OpenBank):
         wanted = Link(src=src, dst=dst, rel=rel, strength=strength)
         if wanted not in found:
             plans: list[Plan] = [("link", {"src": src, "dst": dst, "rel": rel, "strength": strength})]
-            if rel == graph.CONTRADICTS:
-                plans += graph.opposing(self._engine.setting)
+            plans += graph.announced(rel, self._engine.setting)
             self._engine.write(plans)
         return wanted
 

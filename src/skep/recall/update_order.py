@@ -100,6 +100,8 @@ class UpdateOrder:
         for link in self._links(list(place)):
             if link.rel == UPDATES and link.src in place and link.dst in place:
                 odds[place[link.dst], place[link.src]] = CERTAIN
+        if call.asked.spans:  # what came later takes no place in an answer about then
+            odds[:, pool.created_at >= max(span.end for span in call.asked.spans)] = -np.inf
         return odds
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _blanks = lazy(r"\s+")
 _former = lazy(
     r"\b(?:previous(?:ly)?|formerly|originally|initially|used to|earlier|before|at first|history|historical(?:ly)?|"
-    r"over time|evolve[ds]?|back then|past)\b"
+    r"over time|evolve[ds]?|back then|past)\b|\bdid\b.{0,60}\buse to\b"
 )
 _perhaps_former = lazy(
     r"\b(?:former|original|initial|(?<!how )(?<!years )(?<!year )old(?:er)?|first|change[ds]?)\b"

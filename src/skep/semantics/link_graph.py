@@ -28,9 +28,15 @@ OPPOSED = "recall/contradicts"
 """The same for links that say that memories contradict each other."""
 
 
+def announced(rel: str, setting: Callable[[str], object]) -> list[tuple[str, dict[str, object]]]:
+    """The event that goes with the first link of a relation that recalls look for; none if it is there."""
+    key = {UPDATES: MARKED, CONTRADICTS: OPPOSED}.get(rel)
+    return [] if key is None or setting(key) else [("setting", {"key": key, "value": True})]
+
+
 def opposing(setting: Callable[[str], object]) -> list[tuple[str, dict[str, object]]]:
-    """The event that goes with the first link of `CONTRADICTS`, so that recalls look for them; none if it is there."""
-    return [] if setting(OPPOSED) else [("setting", {"key": OPPOSED, "value": True})]
+    """The event that goes with the first link of `CONTRADICTS`."""
+    return announced(CONTRADICTS, setting)
 
 
 def other_end(link: Link, memory_id: str) -> str:
