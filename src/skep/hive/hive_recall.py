@@ -326,7 +326,7 @@ class HiveRecaller(Recaller):
             where=where,
             limit=limit,
             reranker=reranker,
-            updates=UpdateOrder(linked),
+            updates=UpdateOrder(linked, self.decided),
             explain=explain,
         )
         hits, trace = self._marked(found.hits, where.now, sources), found.trace
@@ -361,7 +361,9 @@ class HiveRecaller(Recaller):
             return embedder.embed([searched_text(hit.memory.title, hit.memory.text) for hit in hits])
 
         linked = [link for link in told if link.rel == CONTRADICTS]
-        return conflicts_marked(shown, vectors, embedder.calibrate, now=now, linked=linked)
+        return conflicts_marked(
+            shown, vectors, embedder.calibrate, now=now, linked=linked, decided=self.decided
+        )
 
 
 def _no_links(_ids: Sequence[str]) -> Sequence[Link]:

@@ -23,6 +23,7 @@ from skep.recall.update_order import UpdateOrder
 from skep.retrieval.pipeline import narrowed
 from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.recall_config import preset as preset_named
+from skep.semantics.find_conflicts import settled
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Recaller:
         self._position: tuple[int, int] | None = None
         self._turn = -1
         """At which turn of the store the position was looked up."""
-        self._updates = UpdateOrder(self._update_links)
+        self._updates = UpdateOrder(self._update_links, self.decided)
         self.cache_hits = 0
 
     def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
@@ -339,10 +340,15 @@ class Recaller:
             self._engine.embeddings.calibrate,
             now=where.now,
             linked=self._opposed_by_links(found.hits),
+            decided=self.decided,
         )
         if hits is not found.hits or reason or trace:
             found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
         return found, asked is not None and asked.passing
+
+    def decided(self, one: str, other: str) -> bool:
+        """True where somebody has decided that both memories stay."""
+        return other in settled(self._engine, one, [other])
 
     def _update_links(self, ids: Sequence[str]) -> Sequence[Link]:
         """Links that say that something updates memories; few banks hold any."""

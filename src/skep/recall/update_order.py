@@ -56,9 +56,15 @@ class Pairs(NamedTuple):
 class UpdateOrder:
     """Re-orders the candidates of one recall."""
 
-    def __init__(self, links: Callable[[Sequence[str]], Sequence[Link]]) -> None:
+    def __init__(
+        self,
+        links: Callable[[Sequence[str]], Sequence[Link]] = lambda _ids: (),
+        decided: Callable[[str, str], bool] = lambda _one, _other: False,
+    ) -> None:
         self._links = links
         """The links that touch some memories."""
+        self._decided = decided
+        """True for two memories of which somebody has decided that both stay."""
 
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
@@ -69,6 +75,7 @@ class UpdateOrder:
             return found
         sure = probability(pair_features(pool, pairs, call)) >= LIKELY
         sure |= pairs.odds >= CERTAIN
+        sure &= ~self._settled(pool, pairs, sure, call)
         if not sure.any():
             return found
         older, newer = pairs.older[sure].tolist(), pairs.newer[sure].tolist()
@@ -82,6 +89,17 @@ class UpdateOrder:
         moved = found.take([*order, *range(len(pool), len(found))])
         moved = replace(moved, score=found.score, outdated=outdated)
         return moved.noted("updates", note=f"{len(older)} among the first {len(pool)}")
+
+    def _settled(
+        self, pool: Candidates, pairs: Pairs, sure: NDArray[np.bool_], call: Call
+    ) -> NDArray[np.bool_]:
+        """The pairs of which somebody has decided that both stay; only those that would move are looked up."""
+        found = np.zeros(len(sure), dtype=bool)
+        ids = [memory.id for memory in call.sources.memories(pool.rows)] if sure.any() else []
+        places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
+        for at in places:
+            found[at] = self._decided(ids[pairs.older[at]], ids[pairs.newer[at]])
+        return found
 
     def _odds(self, pool: Candidates, call: Call) -> Floats:
         """The log odds that each candidate (column) updates each older one (row)."""

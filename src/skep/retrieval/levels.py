@@ -1,6 +1,8 @@
-"""The level of a hit: how likely it answers the question. Fitted by training/fit_levels.py; see training/LEVELS.md.
+"""The level of a hit: how likely it answers the question.
 
-A score says how well a hit fits the question; the distance to the next hit says whether one memory stands out.
+A score says how well a hit fits the question, and the distance to the next one whether it stands out. Whether the
+question has an answer at all no score can tell. `training/fit_levels.py` fits the weights on questions that the encoder
+has not seen; training/LEVELS.md says how often hits of each level are right. The pipeline calls `of`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,21 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 NAMES = ("weak", "likely", "strong")
+WEIGHTS = (3.0, 8.0, 6.0)
+BIAS = -2.5
+LIKELY, STRONG = 0.4, 0.75
+"""The probabilities from which a hit is likely and strong."""
 
 
-def of(found: Candidates, *, reranked: bool = False) -> Floats:
+def of(found: Candidates) -> Floats:
     """The level of each candidate as its place in `NAMES`; candidates come best first."""
-    return np.zeros(len(found))
+    probability = 1.0 / (1.0 + np.exp(-(features(found.score) @ np.array(WEIGHTS) + BIAS)))
+    return (probability >= LIKELY).astype(np.float64) + (probability >= STRONG)
+
+
+def features(score: Floats) -> Floats:
+    """One row per hit, best first: its score, how far it stands above the next one and how far below the best."""
+    if not len(score):
+        return np.zeros((0, len(WEIGHTS)))
+    above = score - np.append(score[1:], 0.0)
+    return np.stack([score, np.maximum(above, 0.0), score[0] - score], axis=1)

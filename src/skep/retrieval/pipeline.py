@@ -212,7 +212,7 @@ def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     if not len(found):
         return found, _why_nothing(call)
     config, reason = call.config, ""
-    level = levels.of(found, reranked="reranker" in found.signals)
+    level = levels.of(found)
     found = replace(found, signals=found.signals | {"level": level})
     if config.bar != "weak":
         kept = found.take(np.flatnonzero(level >= levels.NAMES.index(config.bar)))
