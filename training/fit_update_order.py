@@ -118,7 +118,13 @@ def ask(bank: Sequence[Topic], embedder: Known, link: Array) -> Iterator[Asked]:
 
 
 def _asked(
-    question: Question, number: int, writer: str, sources: InMemorySources, odds: Array, now: float, config: Any
+    question: Question,
+    number: int,
+    writer: str,
+    sources: InMemorySources,
+    odds: Array,
+    now: float,
+    config: Any,
 ) -> Asked:
     seen: list[Asked] = []
 
@@ -164,7 +170,10 @@ def figures(asked: Sequence[Asked], weights: dict[str, tuple[Array, float]], lik
         coefficients, bias = weights[each.writer]
         sure = 1 / (1 + np.exp(-(each.features @ coefficients + bias))) >= likely
         order = update_order.placed(
-            each.pairs.older[sure].tolist(), each.pairs.newer[sure].tolist(), len(each.right), former=each.former
+            each.pairs.older[sure].tolist(),
+            each.pairs.newer[sure].tolist(),
+            len(each.right),
+            former=each.former,
         )
         right, wrong = each.right[order], each.wrong[order]
         above = bool(wrong[: int(right.argmax()) if right.any() else 5].any()) if each.wrong.any() else None

@@ -1,4 +1,4 @@
-"""One frozen settings tree, read once by the entry points."""
+"""Settings of an open bank, and the place of a bank: a given path, `SKEP_BANK`, the project's folder or the user's."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Characters in a tag, domain, agent, source or part of a scope."""
     tags_limit: int = 64
     evidence_limit: int = 10_000
-    """How many memories may support one, as given in one call."""
+    """Memories that may support one, as given in one call."""
     metadata_limit: int = 65_536
     """Bytes of metadata as JSON."""
     busy_seconds: float = 60.0
-    """How long a write waits for other processes before `BusyError`."""
+    """Seconds that a write waits for other processes before `BusyError`."""
     max_drift_seconds: float = 3600.0
     """Events of other replicas stamped further ahead than this are held back until their time comes."""
     flush_uses_every: int = 64
     """Use counters are written to the log once per this many recalls, and on close."""
     pure_reads: bool = False
-    """Whether reading leaves the file as it is, to the byte: use counters, and the space of a new embedder, wait for
+    """True: reading leaves the file as it is, to the byte; use counters, and the space of a new embedder, wait for
     the next write. What waits to be embedded is embedded in the background all the same."""
     embed_when_read: bool = True
-    """Whether a bank that is only read embeds what waits, too. Writing always begins it."""
+    """True: a bank that is only read embeds waiting memories, too. Writing always begins it."""
     close_seconds: float = 5.0
-    """How long closing waits for the batch that is being embedded; what is not done by then stays queued."""
+    """Seconds that closing waits for the batch that is being embedded; what is not done by then stays queued."""
     conflict_candidates: int = 8
-    """How many near memories are compared with a new one."""
+    """Near memories that are compared with a new one."""
     cache_entries: int = 256
     cache_seconds: float = 60.0
 
@@ -73,7 +73,7 @@ def find_bank(path: str | os.PathLike[str] | None, environ: Mapping[str, str], s
 def bank_file(
     path: str | os.PathLike[str] | None, environ: Mapping[str, str], start: str | os.PathLike[str]
 ) -> str:
-    """The same as a string, for those who are in a hurry: `pathlib` takes milliseconds to load."""
+    """The same as a string, without loading `pathlib`."""
     if path is not None:
         named = os.fspath(path)
         if not named.strip():

@@ -1,10 +1,8 @@
-"""What events speak of, in which order they count, and which of them are undone. Pure.
+"""Events: a typed struct for the body of every kind, their order, their subjects, undos, and the check of foreign ones.
 
-Apart from the fold, which only a process that writes needs.
-
-Which memories an event speaks of, and so to whom it belongs.
-
-Events from elsewhere, looked at before they are let in: a peer or a file may hold anything.
+The log, the fold, the bank's verbs and replication use this. Pure. In an `Event` and in the log a body is plain JSON,
+so that kinds and fields of a newer skep survive a round trip; `content` reads it as the struct of its kind, and `plan`
+makes a body from a struct. `checked` looks at events from elsewhere before they are let in: a peer may send anything.
 """
 
 from __future__ import annotations
@@ -15,8 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from skep.errors import OutOfRangeError, SyncError
+from skep.errors import CorruptBankError, OutOfRangeError, SyncError
 from skep.model import Event, Kind
 from skep.private_parts import DEEP, refuse_deep
 
@@ -62,7 +61,7 @@ def mentioned(event: Event) -> tuple[str, ...]:
 
 
 def merge_body(loser: Memory, winner: str) -> dict[str, Any]:
-    """What a merge says: the copy, who takes its place, and what goes over to it, evidence and record."""
+    """The body of a merge: the copy, the memory that takes its place, and the evidence and record that go over."""
     body = {"loser": loser.id, "winner": winner, "evidence": list(dict.fromkeys((loser.id, *loser.evidence)))}
     record = {"successes": loser.successes, "failures": loser.failures}
     return body | {name: count for name, count in record.items() if count}
@@ -84,7 +83,7 @@ ABOUT = ("memory", "old", "new", "loser", "winner", "src", "dst")
 SEVERAL = ("memories", "used", "mentions")
 """Keys that name several."""
 WITHDRAWN = ("retract", "forget")
-"""What takes a memory away belongs everywhere: a copy may still be on its way."""
+"""Kinds that take a memory away belong everywhere: a copy may still be on its way."""
 PATHS = "path/"
 """Settings that say which way copies came to one member; they stay with it."""
 UNPLACED = "unplaced/"
@@ -102,7 +101,7 @@ def subjects_of(event: Event) -> tuple[str, ...]:
 
 
 def belongs(event: Event, here: Callable[[str], bool]) -> bool:
-    """Whether a member should have an event; `here` says whether it holds a memory or should."""
+    """True if a member should have an event; `here` tells if it holds a memory or should."""
     if event.kind in WITHDRAWN:
         return True
     if event.kind == "setting":
@@ -111,7 +110,7 @@ def belongs(event: Event, here: Callable[[str], bool]) -> bool:
 
 
 def stays(event: Event) -> bool:
-    """Whether an event is a member's own business."""
+    """True if an event is a member's own business."""
     return event.kind == "setting" and str(event.body.get("key", "")).startswith((PATHS, UNPLACED))
 
 
@@ -125,87 +124,155 @@ Id = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1 << 20)]
 Unit = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+Polarity = Annotated[int, msgspec.Meta(ge=-1, le=1)]
+Level = Annotated[int, msgspec.Meta(ge=0, le=100)]
 Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Moment = Annotated[float, msgspec.Meta(ge=-62_135_596_800.0, lt=253_402_300_800.0)]
 _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
-class _Scope(msgspec.Struct, forbid_unknown_fields=True):
+class Body(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The body of an event. Fields of a newer skep are left out of the struct and stay in the log."""
+
+
+class ScopeParts(msgspec.Struct, forbid_unknown_fields=True):
+    """A scope as it stands in a body."""
+
     user: Id | None = None
     project: Id | None = None
     session: Id | None = None
 
 
-class _Fields(msgspec.Struct):
+class Remember(Body):
+    """A new memory; its id is that of the event."""
+
+    text: Text | None = None
+    """Absent where it was forgotten."""
+    kind: Kind = "fact"
     title: str | None = None
     domain: str | None = None
     agent: str | None = None
-    scope: _Scope | None = None
+    scope: ScopeParts | None = None
     tags: list[str] = []
     source: str | None = None
     confidence: Unit = 0.8
     importance: Unit = 0.5
-    polarity: Annotated[int, msgspec.Meta(ge=-1, le=1)] = 0
+    polarity: Polarity = 0
     pinned: bool = False
-    level: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    level: Level = 0
+    created_at: Moment | None = None
     valid_from: Moment | None = None
     valid_to: Moment | None = None
     expires_at: Moment | None = None
     ttl: Finite | None = None
+    evidence: list[str] = []
     metadata: dict[str, Any] = {}
 
 
-class _Remember(_Fields):
-    text: Text | None = None
-    """Absent where it was forgotten."""
-    kind: Kind = "fact"
-    created_at: Moment | None = None
-    evidence: list[str] = []
+class Changed(Body):
+    """The fields that a revision changes. A field that is UNSET stays as it is."""
+
+    text: Text | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
+    domain: str | UnsetType | None = UNSET
+    agent: str | UnsetType | None = UNSET
+    scope: ScopeParts | UnsetType | None = UNSET
+    tags: list[str] | UnsetType = UNSET
+    source: str | UnsetType | None = UNSET
+    confidence: Unit | UnsetType = UNSET
+    importance: Unit | UnsetType = UNSET
+    polarity: Polarity | UnsetType = UNSET
+    pinned: bool | UnsetType = UNSET
+    level: Level | UnsetType = UNSET
+    valid_from: Moment | UnsetType | None = UNSET
+    valid_to: Moment | UnsetType | None = UNSET
+    expires_at: Moment | UnsetType | None = UNSET
+    ttl: Finite | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    evidence: list[str] | UnsetType = UNSET
 
 
-class _Changes(_Fields):
-    text: Text | None = None
-    evidence: list[str] = []
+class Revise(Body):
+    """Changes to the fields of a memory."""
 
-
-class _Revise(msgspec.Struct):
     memory: Id
-    changes: _Changes | None = None
+    changes: Changed | None = None
 
 
-class _About(msgspec.Struct):
+class Retract(Body):
+    """A memory is taken back; `observed` lists the additions that its author had seen."""
+
     memory: Id
     observed: list[str] = []
-    sources: list[str] = []
     by: str | None = None
 
 
-class _Mark(msgspec.Struct):
+class Restore(Body):
+    """A memory is current again."""
+
+    memory: Id
+    by: str | None = None
+
+
+class Mark(Body):
+    """A memory is set aside, or made active again."""
+
     memory: Id
     status: str
 
 
-class _Supersede(msgspec.Struct):
+class Supersede(Body):
+    """A newer memory replaces an older one."""
+
     old: Id
     new: Id
 
 
-class _Merge(msgspec.Struct):
+class Merge(Body):
+    """A copy is folded into the memory that is kept, with its evidence and record."""
+
     loser: Id
     winner: Id
-    evidence: list[str] = []
+    evidence: list[str] | None = None
+    """None where the merge only inherits what a forgotten memory had replaced."""
     successes: Count = 0
     failures: Count = 0
 
 
-class _Link(msgspec.Struct):
+class Evidence(Body):
+    """Sources that support a memory; each counts once."""
+
+    memory: Id
+    sources: list[str] = []
+    by: str | None = None
+
+
+class Confirm(Body):
+    """Somebody independent says the same."""
+
+    memory: Id
+    by: str | None = None
+
+
+class Dispute(Body):
+    """A memory or somebody contradicts it."""
+
+    memory: Id
+    by: str | None = None
+
+
+class Linked(Body):
+    """A link between two memories (`link`), or its end (`unlink`)."""
+
     src: Id
     dst: Id
     rel: Id
     strength: Unit = 1.0
 
 
-class _Outcome(msgspec.Struct):
+class Outcome(Body):
+    """The end of a task, and the memories that were used in it, shown for it or withheld."""
+
     success: bool
     used: list[str] = []
     task: str = ""
@@ -217,45 +284,79 @@ class _Outcome(msgspec.Struct):
     withhold: Unit | None = None
 
 
-class _Use(msgspec.Struct):
+class Use(Body):
+    """Counts of memories that were handed out."""
+
     counts: dict[str, Count]
     at: Moment | None = None
 
 
-class _Forget(msgspec.Struct):
+class Forget(Body):
+    """Memories are erased for good."""
+
     memories: list[Id]
 
 
-class _Setting(msgspec.Struct):
+class SettingChanged(Body):
+    """A setting has a value; None removes it."""
+
     key: Id
     value: Any
 
 
-class _Undo(msgspec.Struct):
+class Undo(Body):
+    """An event counts as if it had never been."""
+
     event: Id
     mentions: list[str] = []
 
 
-BODIES: dict[str, type[msgspec.Struct]] = {
-    "remember": _Remember,
-    "revise": _Revise,
-    "retract": _About,
-    "restore": _About,
-    "evidence": _About,
-    "confirm": _About,
-    "dispute": _About,
-    "mark": _Mark,
-    "supersede": _Supersede,
-    "merge": _Merge,
-    "link": _Link,
-    "unlink": _Link,
-    "outcome": _Outcome,
-    "use": _Use,
-    "forget": _Forget,
-    "setting": _Setting,
-    "undo": _Undo,
+BODIES: dict[str, type[Body]] = {
+    "remember": Remember,
+    "revise": Revise,
+    "retract": Retract,
+    "restore": Restore,
+    "evidence": Evidence,
+    "confirm": Confirm,
+    "dispute": Dispute,
+    "mark": Mark,
+    "supersede": Supersede,
+    "merge": Merge,
+    "link": Linked,
+    "unlink": Linked,
+    "outcome": Outcome,
+    "use": Use,
+    "forget": Forget,
+    "setting": SettingChanged,
+    "undo": Undo,
 }
-"""What the body of each kind must hold. A kind that is not here comes from a newer skep: kept, and without effect."""
+"""The struct of each kind. A kind that is not here comes from a newer skep: it is kept, and has no effect."""
+KINDS_OF: dict[type[Body], str] = {body: kind for kind, body in BODIES.items() if kind != "unlink"}
+
+
+def content(event: Event) -> Body | None:
+    """The body of an event as the struct of its kind; None for a kind of a newer skep.
+
+    >>> content(Event(actor="a", counter=1, hlc=0, kind="confirm", body={"memory": "a-1", "mood": "sure"}))
+    Confirm(memory='a-1', by=None)
+    """
+    shape = BODIES.get(event.kind)
+    try:
+        return None if shape is None else msgspec.convert(event.body, shape)
+    except msgspec.ValidationError as error:
+        raise CorruptBankError(
+            f"event {event.id} ({event.kind}) is damaged ({error}); put a backup in place with `skep backup --restore`,"
+            " or save what can be read with `skep export --salvage`"
+        ) from error
+
+
+def plan(body: Body) -> tuple[str, dict[str, Any]]:
+    """The kind and the plain body of an event that is about to be written; defaults are left out.
+
+    >>> plan(Confirm(memory="a-1", by="ana"))
+    ('confirm', {'memory': 'a-1', 'by': 'ana'})
+    """
+    return KINDS_OF[type(body)], msgspec.to_builtins(body)
 
 
 def checked(event: Event) -> Event:

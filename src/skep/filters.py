@@ -1,16 +1,7 @@
-"""What the derived index needs from the truth, and what a search may be narrowed to.
+"""Filters: exact conditions on memories, checked from the arguments of a call, and which memories they admit. Pure.
 
-Invariants of every store:
-
-1. An event and everything it changes are written in one transaction, or not at all.
-2. The state is a function of the *set* of events: replayed in any order, it is the same.
-3. `changed_since(seq)` yields every memory whose searchable columns changed after event `seq`, in its present
-   form, so that whoever has seen `seq` can catch up. Nothing is ever missing from it.
-4. What was forgotten is nowhere: not in rows, log, words, vectors or links.
-
-How something is asked: what a call says beside the words of its question, and the filter that it comes to.
-
-Which memories a filter admits.
+`Filter` is the one form that storage, index, recall and hive share; `admits` and `admits_memory` are its definition in
+Python, `storage.memory_rows.where_clause` its SQL. `IndexRow` and `IndexSource` are what a derived index reads.
 """
 
 from __future__ import annotations
@@ -23,7 +14,6 @@ import msgspec
 
 from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
 from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Memory, Scope
-from skep.runtime import spelt
 from skep.validation import (
     Time,
     clean_choice,
@@ -134,11 +124,11 @@ if TYPE_CHECKING:
 
 _LISTS: Any = (tuple, list)
 _GROUPS: Any = (tuple, list, set, frozenset)
-"""What a call may hold tags in, and groups of them; a union written out would be made at every call."""
+"""Types in which a call may hold tags, and groups of them."""
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """What `recall` and `rank` are told beside the words of a question, as it was said and not checked."""
+    """The arguments of `recall` and `rank` beside the words of a question, not checked yet."""
 
     scope: ScopeLike | None
     limit: int | None
@@ -157,19 +147,12 @@ class Asking(msgspec.Struct, frozen=True):
     config: RecallConfig | Mapping[str, object] | None
     expand: bool | Expand | ExpandOptions | None
 
-    def spelt(self, *more: Any) -> bytes | None:
-        """What stands for all of it, and for something more; see `spelling`."""
-        scope, *others = msgspec.structs.astuple(self)
-        if type(scope) is Scope:
-            return spelt((*others, msgspec.structs.astuple(scope), None, *more))
-        return spelt((*others, None, scope, *more))
-
     def most(self, deployed: Mapping[str, Any]) -> int:
-        """How many hits are wanted at most, in a bank that has deployed something."""
+        """The number of hits wanted at most; `deployed` is the config of the bank."""
         return clean_count("limit", deployed.get("limit", 5) if self.limit is None else self.limit, 1, 10_000)
 
     def where(self, settings: Settings, now: float, deployed: Mapping[str, Any]) -> Filter:
-        """What may be in the answer at some time, in a bank that has deployed something."""
+        """The filter of a question that is asked at some time; `deployed` is the config of the bank."""
         usual: Mapping[str, Any] = {}
         if self.kind is None and not self.tags:  # a call that says what it wants is not narrowed
             usual = deployed
@@ -287,7 +270,7 @@ BETWEEN = "\x1f"
 
 
 class Facets(NamedTuple):
-    """What a filter looks at; shared by all rows of which it is the same."""
+    """The values of a row that a filter looks at; shared by all rows that have the same."""
 
     status: str
     kind: str
@@ -308,7 +291,7 @@ class Facets(NamedTuple):
 
 
 def admits(where: Filter, facets: Facets) -> bool:
-    """Whether a row passes the parts of a filter that do not depend on the time of asking."""
+    """True if a row passes the parts of a filter that do not depend on the time of asking."""
     return _admitted(where, facets, (facets.user, facets.project, facets.session))
 
 
@@ -336,7 +319,7 @@ def _admitted(where: Filter, row: Facets | Memory, scope: tuple[str | None, str 
 
 
 def admits_memory(where: Filter, memory: Memory) -> bool:
-    """Whether a memory passes a whole filter."""
+    """True if a memory passes a whole filter."""
     if not _admitted(where, memory, (memory.scope.user, memory.scope.project, memory.scope.session)):
         return False
     t = where.valid_at

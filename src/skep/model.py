@@ -1,12 +1,14 @@
-"""The values skep speaks in. All are frozen; none knows about storage.
+"""The values skep speaks in: memories, scopes, links, events, conflicts, hits, outcomes. All are frozen.
 
-Times are seconds since the epoch (UTC). A memory's id is the id of the event that created it. What recalls make by the
-dozen is not followed by Python's collector of rings (`gc=False`): none of it refers to what holds it.
+Every room uses them; none of them knows about storage. Times are seconds since the epoch (UTC). A memory's id is the id
+of the event that created it. Values that recalls make by the dozen are not tracked by Python's collector (`gc=False`):
+none of them refers to what holds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -23,9 +25,9 @@ STATUSES: tuple[str, ...] = get_args(Status)
 CURRENT: tuple[str, ...] = ("active", "pending")
 """The statuses a recall sees unless told otherwise."""
 REPLACED: tuple[str, ...] = ("superseded", "merged")
-"""The statuses of what another memory stands in for."""
+"""The statuses of memories that another one stands in for."""
 LINEAGE: dict[str, str] = {"supersedes": "supersede(old, new)", "duplicate_of": "merge(loser, winner)"}
-"""Relations that are read from what replaced what, and how that is said."""
+"""Relations that follow from lineage, each with the verb that makes it."""
 RELATIONS: tuple[str, ...] = (
     "related",
     "refines",
@@ -37,13 +39,13 @@ RELATIONS: tuple[str, ...] = (
 )
 """The relations the engine knows beside them and a user may link by; any other word will do as well."""
 ANY = "*"
-"""In a scope that is asked for: whatever stands in this part."""
+"""In a scope that is asked for: any value of this part."""
 
 
 class Scope(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """Whom a memory is for. Any part may be absent; a scope with no part is shared."""
+    """The user, project and session that a memory is for. Any may be absent; a scope with none is shared."""
 
     user: str | None = None
     project: str | None = None
@@ -51,11 +53,11 @@ class Scope(
 
     @property
     def shared(self) -> bool:
-        """Whether it is for everybody."""
+        """True if it is for everybody."""
         return self.user is None and self.project is None and self.session is None
 
     def admits(self, other: Scope) -> bool:
-        """Whether a recall with this scope may see a memory of scope `other`.
+        """True if a recall with this scope may see a memory of scope `other`.
 
         >>> Scope(user="ana").admits(Scope(user="ana")), Scope(user="ana").admits(Scope(user="ana", project="x"))
         (True, False)
@@ -69,7 +71,7 @@ class Scope(
         )
 
     def apart(self, other: Scope) -> bool:
-        """Whether two scopes are of different users or projects; sessions of the same ones are not apart.
+        """True if two scopes are of different users or projects; sessions of the same ones are not apart.
 
         >>> Scope(user="ana").apart(Scope(user="bob")), Scope(user="ana").apart(Scope(project="x"))
         (True, False)
@@ -120,6 +122,39 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     metadata: dict[str, Any] = {}
     embedder: str | None = None
     """The fingerprint its vector was made with; None while it waits to be embedded."""
+
+    @property
+    def created(self) -> datetime:
+        """When it was learnt, as a datetime in UTC.
+
+        >>> Memory("a-1", "fact", "tea is green", created_at=0.0).created.isoformat()
+        '1970-01-01T00:00:00+00:00'
+        """
+        return datetime.fromtimestamp(self.created_at, UTC)
+
+    def __repr__(self) -> str:
+        said = self.text if self.title is None else f"{self.title}: {self.text}"
+        return f"Memory({self.id}, {self.kind}, {self.status}, {shortened(said, 70)!r})"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text on one line, cut at `most` characters.
+
+    >>> shortened("one two\\nthree", 10)
+    'one two t…'
+    """
+    line = " ".join(text[: 2 * most].split())
+    return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1]}…"
+
+
+def html_table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table for a notebook; every text is escaped."""
+    from html import escape
+
+    cells = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    lines = ["".join(f"<td>{escape(str(value))}</td>" for value in row) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<p>{escape(heading)}</p><table><tr>{cells}</tr>{body}</table>"
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +211,7 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What `remember` did: `action` is stored, superseded or confirmed."""
+    """The result of `remember`: `action` is stored, superseded or confirmed."""
 
     memory: Memory
     conflicts: tuple[Conflict, ...] = ()
@@ -251,7 +286,7 @@ def _told(name: str, value: float) -> str:
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one stage of a recall did."""
+    """The effect of one stage of a recall."""
 
     name: str
     kept: int
@@ -274,7 +309,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     withheld: tuple[str, ...] = ()
     """Left out on purpose, to learn whether it helps (see `skep stats --utility`)."""
     withhold: float = 0.0
-    """How likely it was that one would be left out."""
+    """The probability with which one would be left out."""
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -287,6 +322,20 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return bool(self.hits)
+
+    def _repr_html_(self) -> str:
+        heading = f"{len(self.hits)} hits" + (f": {self.reason}" if self.reason else "")
+        rows = [
+            (
+                f"{hit.score:.2f}",
+                hit.memory.text,
+                f"{hit.memory.created:%Y-%m-%d}",
+                ", ".join(hit.flags),
+                hit.memory.id,
+            )
+            for hit in self.hits
+        ]
+        return html_table(heading, ("score", "memory", "learnt", "flags", "id"), rows)
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,7 +361,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a task went, and which memories were used in it."""
+    """The outcome of a task, and the memories that were used in it."""
 
     id: str
     task: str
@@ -325,7 +374,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What `forget` erased, and where."""
+    """The places and numbers of entries that `forget` erased."""
 
     memories: tuple[str, ...]
     erased: dict[str, int]

@@ -1,4 +1,7 @@
-"""What its writer marked `<private>` is never stored, wherever it stands. Pure."""
+"""Private parts: text that its writer marked `<private>` is never stored, wherever it stands. Pure.
+
+The log takes private parts out of every event; the bank, the importers and the hooks before that.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ NOTHING_LEFT = "[private]"
 """Stands where nothing was left of a text that must be there."""
 
 DEEP = 64
-"""How far lists and mappings may lie in one another: whoever reads them goes a step down for each."""
+"""Lists and mappings may lie this deep in one another: whoever reads them goes a step down for each."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -90,7 +93,7 @@ def refuse_deep(field: str, value: Any, most: int = DEEP) -> None:
 
 
 def marked(value: Any) -> bool:
-    """Whether anything in a value is marked as private: a text, or the texts in lists and mappings, keys included."""
+    """True if anything in a value is marked as private: a text, or the texts in lists and mappings, keys included."""
     try:  # every write comes through here, and the quickest look is to write a value out and look for two signs
         written = _encode(value).decode()  # in bytes the same look takes twice as long
         if "<" not in written and "&" not in written:
@@ -99,22 +102,6 @@ def marked(value: Any) -> bool:
         pass  # nothing that JSON can hold: the checks of what comes in will say so
     refuse_deep("what was given", value, DEEP + 2)  # an event has its fields a step or two below
     return _searched(value)
-
-
-def public_json(value: Any) -> tuple[Any, str | None]:
-    """The same as `public`, with the JSON of what is left, so that it need not be written out twice; None if it cannot.
-
-    >>> public_json({"a": "b"})
-    ({'a': 'b'}, '{"a":"b"}')
-    """
-    try:
-        written = _encode(value).decode()
-        if "<" in written or "&" in written:
-            value = public(value)
-            written = _encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        return public(value), None  # whoever has to write it down will say so
-    return value, written
 
 
 def _searched(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""What JSON can hold and give back as it was. A part of the edge, see `validation`.
+"""The edge: arguments of callers become clean values and event bodies, or errors that name the field. Pure.
 
-The edge: what a caller hands in becomes a clean event body, or a named error. Pure.
+The bank's verbs, the hive, the server and the importers check with this before anything is written.
 """
 
 from __future__ import annotations
@@ -119,10 +119,6 @@ def _has_nan(value: Any) -> bool:
 
 Time = float | int | str | datetime | date
 """A moment: seconds since the epoch, an ISO 8601 string, a date, or a datetime (naive means UTC)."""
-MEMO_ENTRIES = 1 << 10
-"""Sets of keys, and sets of tags, that are remembered as checked: most repeat."""
-MEMO_TAGS = 8
-"""Larger sets of tags are seldom seen twice."""
 Check = Callable[[str, Any, Settings], Any]
 
 _BREAK = lazy("[\t\n\r\u2028\u2029]")
@@ -153,7 +149,7 @@ CLEARED: dict[str, Any] = {
     "polarity": 0,
     "pinned": False,
 }
-"""What a field holds once `revise` has cleared it with None. The others always hold something."""
+"""The value of a field after `revise` has cleared it with None. The others always hold something."""
 
 
 def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = False) -> dict[str, Any]:
@@ -165,7 +161,7 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         partial: Only check what is there; None clears a field.
     """
     body: dict[str, Any] = {}
-    for key, check, limit in _asked.get((partial, *given)) or _checks_of(given, partial=partial):
+    for key, check, limit in _checks_of(given, partial=partial):
         value = given[key]
         if (  # as nearly all are: nothing to take out, and nothing that its check would refuse
             limit
@@ -191,17 +187,10 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
 
 
 def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Check, str]]:
-    """What to check of these keys, in the order of the body, and the setting that limits the length of a text.
-
-    Many calls give the same keys, so that is remembered.
-    """
+    """The checks of these keys, in the order of the body, and the setting that limits the length of a text."""
     checks = _REVISE_CHECKS if partial else _CHECKS
     refuse_unknown(given, checks)
-    if len(_asked) >= MEMO_ENTRIES:
-        _asked.clear()
-    found = [(key, check, _LIMITS.get(check, "")) for key, check in checks.items() if key in given]
-    _asked[partial, *given] = found
-    return found
+    return [(key, check, _LIMITS.get(check, "")) for key, check in checks.items() if key in given]
 
 
 def refuse_inverted(
@@ -359,7 +348,7 @@ def clean_count(field: str, value: object, low: int, high: int) -> int:
 
 
 def clean_id(value: object, field: str = "memory_id") -> str:
-    """What may be the id of a memory or an event."""
+    """A string that may be the id of a memory or an event."""
     if not isinstance(value, str):
         raise WrongTypeError(
             f"{field} must be an id such as 'k3v9qx2m7a-12', got {type(value).__name__}", field=field
@@ -453,15 +442,13 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
 
 
 def clean_sources(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
-    """What supports a memory, in the order given, each once; usually ids of memories."""
+    """Sources that support a memory, in the order given, each once; usually ids of memories."""
     return clean_tags(field, value, settings, most=settings.evidence_limit)
 
 
 def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None = None) -> tuple[str, ...]:
     """Tags in the order given, each once."""
     most = settings.tags_limit if most is None else most
-    if type(value) is tuple:  # as most are
-        return _clean_tags(field, value, settings.label_limit, most)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, tuple | list) and (
@@ -470,25 +457,11 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
     given: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return _clean_tags(field, given, settings.label_limit, most)
-
-
-def _clean_tags(field: str, given: tuple[Any, ...], limit: int, most: int) -> tuple[str, ...]:
-    try:
-        known = _tags.get((given, limit, most))
-    except TypeError:  # something that is no text
-        known = None
-    if known is not None:
-        return known
-    tags = tuple(dict.fromkeys([public_line(field, tag, limit) for tag in given]))
+    tags = tuple(dict.fromkeys([public_line(field, tag, settings.label_limit) for tag in given]))
     if len(tags) > most:
         raise OutOfRangeError(
             f"{field} holds {len(tags)}, over the limit of {most}; leave some out", field=field
         )
-    if len(given) <= MEMO_TAGS:
-        if len(_tags) >= MEMO_ENTRIES:
-            _tags.clear()
-        _tags[given, limit, most] = tags
     return tags
 
 
@@ -583,5 +556,3 @@ _CHECKS: dict[str, Check] = {
 _LIMITS: dict[Check, str] = {_text: "text_limit", _title: "title_limit", _label: "label_limit"}
 REMEMBER_KEYS = tuple(_CHECKS)
 _REVISE_CHECKS = {key: _CHECKS[key] for key in REVISABLE}
-_tags: dict[tuple[tuple[str, ...], int, int], tuple[str, ...]] = {}
-_asked: dict[tuple[Any, ...], list[tuple[str, Check, str]]] = {}

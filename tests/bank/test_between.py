@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from skep import Bank, runtime
+from skep import Bank
 from skep.embedding.static_table import HashingEmbedder
 from skep.errors import EmptyTextError
 from skep.index.catch_up import Upkeep
 from skep.index.columns import key_of
 from skep.lifecycle.maintain import MaintainConfig
-from skep.text import terms
 
 EPISODES = [
     "The nightly build failed because the disk was full on node 3",
@@ -68,36 +67,6 @@ def test_a_reader_that_builds_the_index_brings_nothing_back_that_was_forgotten_m
             data = file.read_bytes()
             assert held not in data, file
             assert b"zanzibarword" not in data, file
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_an_interrupt_while_texts_are_cut_leaves_every_later_word_in_its_place(
-    monkeypatch: pytest.MonkeyPatch, compiled: bool
-) -> None:
-    calls = [0]
-    name = "analysed" if compiled else "joined_chunk"
-    whole = getattr(terms, name)
-
-    def interrupted(chunk: str) -> str:
-        calls[0] += 1
-        if calls[0] == 50:
-            raise KeyboardInterrupt
-        return whole(chunk)
-
-    texts = [f"alpha_{n} beta{n} gamma_{n}" for n in range(300)]
-    if compiled and runtime.native is None:
-        pytest.skip("the compiled package is not there")
-    if not compiled:
-        monkeypatch.setattr(runtime, "native", None)
-    monkeypatch.setattr(terms, name, interrupted)
-    with opened(":memory:") as bank:
-        with pytest.raises(KeyboardInterrupt):
-            bank.remember_many(texts)
-        bank.remember_many(texts)
-        for n in (0, 16, 17, 299):
-            assert [m.text for m in bank.find(text=f"beta{n}")] == [texts[n]]
-            assert bank.recall(f"gamma_{n}")[0].memory.text == texts[n]
-        assert all(finding.level == "ok" for finding in bank.doctor(deep=True))
 
 
 @pytest.mark.parametrize("consolidate", ["soft", "hard"])

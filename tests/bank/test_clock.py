@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.conftest import Clock
@@ -93,3 +94,15 @@ def test_what_was_learnt_after_a_clock_was_ahead_is_the_newer_one(bank: Bank, cl
     assert {link.src for link in bank.neighbors(before, "updates").links} == {ahead, after}
     assert [link.src for link in bank.neighbors(ahead, "updates").links if link.dst == ahead] == [after]
     assert bank.recall("What is the port of the gateway?")[0].memory.id == after
+
+
+def test_a_memory_that_claims_to_be_learnt_in_the_far_future_counts_from_when_it_was_told(
+    bank_path: Path,
+) -> None:
+    now = 1_750_000_000.0
+    with Bank.open(bank_path, embedder=HashingEmbedder(16), now=lambda: now) as bank:
+        told = bank.remember("The gate opens at six", created_at="9999-01-01").memory
+        assert told.created_at == bank.get(told.id).created_at == now
+        slightly = bank.remember("The clock is a little fast", created_at=now + 60).memory
+        assert slightly.created_at == now + 60
+        assert [f for f in bank.doctor(deep=True) if f.level == "error"] == []

@@ -15,8 +15,6 @@ from skep.clock import pack
 from skep.embedding.static_table import HashingEmbedder
 from skep.index import row_table
 from skep.model import Event
-from skep.storage import full_text
-from skep.storage.full_text import TAIL
 from skep.storage.sqlite_connection import Connection
 
 
@@ -24,19 +22,13 @@ def opened(path: Path) -> Bank:
     return Bank.open(path, embedder=HashingEmbedder(32))
 
 
-@pytest.mark.parametrize("step", ["_notice", "finish"])
+@pytest.mark.parametrize("sql", ["BEGIN IMMEDIATE", "COMMIT"])
 def test_an_interrupt_inside_a_write_takes_no_later_write_with_it(
-    bank_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     with opened(bank_path) as bank:
         bank.remember("first", on_conflict="ignore")
-        whole = getattr(Connection, step)
-
-        def interrupted(*given: object, **how: object) -> object:
-            monkeypatch.setattr(Connection, step, whole)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Connection, step, interrupted)
+        interrupted_at(sql, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             bank.remember("interrupted", on_conflict="ignore")
         for i in range(5):
@@ -51,29 +43,30 @@ def test_an_interrupt_inside_a_write_takes_no_later_write_with_it(
         file.close()
 
 
-@pytest.mark.parametrize(("step", "first"), [("run", True), ("commit", False)])
+def interrupted_at(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt once, right after a statement was run."""
+    whole = Connection.execute
+
+    def interrupted(connection: Connection, statement: str, bindings: Any = ()) -> Any:
+        found = whole(connection, statement, bindings)
+        if statement == sql:
+            monkeypatch.setattr(Connection, "execute", whole)
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(Connection, "execute", interrupted)
+
+
+@pytest.mark.parametrize("sql", ["BEGIN", "COMMIT"])
 def test_an_interrupt_at_either_end_of_a_recall_leaves_nothing_open(
-    bank_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, first: bool
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     with opened(bank_path) as bank, opened(bank_path) as other:
         bank.remember("first", on_conflict="ignore")
         bank.recall("first", preset="hybrid")
-        whole = getattr(Connection, step)
-
-        def interrupted(connection: Connection, *given: Any) -> object:
-            if first:
-                whole(connection, *given)
-            if first and given[0] != "BEGIN":
-                return None
-            monkeypatch.setattr(Connection, step, whole)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Connection, step, interrupted)
+        interrupted_at(sql, monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             bank.recall("second", preset="hybrid")
-        connection = bank.engine.store.connection
-        assert not connection.mine
-        assert not connection.db.in_transaction
         other.remember("written by another process", on_conflict="ignore")
 
         assert len(bank.find()) == 2, "no read is of the moment of the recall that was interrupted"
@@ -105,34 +98,22 @@ def test_a_peers_memory_with_a_tag_twice_stops_nobody(bank_path: Path) -> None:
         body = {"text": "hello from a peer", "tags": ["a", "a"]}
         event = Event(actor="peeractor1", counter=1, hlc=pack(time.time() - 10), kind="remember", body=body)
         bank.engine.store.apply([event], now=time.time())
-        for i in range(TAIL + 5):
+        for i in range(70):
             bank.remember(f"note {i}", on_conflict="ignore")
 
         assert [memory.text for memory in bank.find(tags=["a"])] == ["hello from a peer"]
         assert all(finding.level == "ok" for finding in bank.doctor() if finding.check == "words")
 
 
-def test_a_lost_word_index_is_seen_and_stops_nobody(bank_path: Path) -> None:
+def test_a_lost_word_index_is_seen_and_mended(bank_path: Path) -> None:
     with opened(bank_path) as bank:
-        bank.remember_many([{"text": f"alpha {i}", "tags": ["t"]} for i in range(3 * TAIL)])
+        bank.remember_many([{"text": f"alpha {i}", "tags": ["t"]} for i in range(192)])
         apsw.Connection(str(bank_path)).execute("INSERT INTO words(words) VALUES('delete-all')")
         assert [finding.level for finding in bank.doctor() if finding.check == "words"] == ["error"]
 
-        bank.remember("omega", tags=["t"], on_conflict="ignore")
+        bank.mend()
 
-        assert len(bank.find("alpha", limit=1000)) == 3 * TAIL
+        assert len(bank.find("alpha", limit=1000)) == 192
         assert all(finding.level == "ok" for finding in bank.doctor() if finding.check == "words")
 
 
-def test_words_and_rows_are_of_one_moment(bank_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(bank_path) as bank, opened(bank_path) as other:
-        memory = bank.remember("alpha", on_conflict="ignore").memory
-        whole = full_text.waiting
-
-        def revised(connection: Connection) -> list[tuple[int, frozenset[str]]]:
-            found = whole(connection)
-            other.revise(memory.id, text="beta")
-            return found
-
-        monkeypatch.setattr(full_text, "waiting", revised)
-        assert [found.text for found in bank.find("alpha")] == ["alpha"]

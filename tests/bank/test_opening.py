@@ -185,7 +185,6 @@ def test_answering_one_question_imports_no_more_than_it_needs(tmp_path: Path) ->
         "storage.doctor",
         "storage.bank_export",
         "index.neighbour_join",
-        "semantics.pair_judge",
         "lifecycle",
     )
     assert {*(f"skep.{room}" for room in rooms), "asyncio", "difflib", "numpy.ma"} & modules == set()

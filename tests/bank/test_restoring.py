@@ -192,9 +192,11 @@ def test_nothing_but_salvaging_reads_a_bank_that_was_cut_short(tmp_path: Path) -
         with pytest.raises(CorruptBankError):
             ask()
     with pytest.raises(apsw.ReadOnlyError):
-        Connection(str(path), busy_seconds=1.0, read_only=True, cut_short=True).db.execute("DELETE FROM log")
+        Connection(str(path), busy_seconds=1.0, read_only=True, cut_short=True).db.execute(
+            "DELETE FROM event_log"
+        )
     with pytest.raises(CorruptBankError):
-        Connection(str(path), busy_seconds=1.0, cut_short=True).rows("SELECT seq FROM log LIMIT 1")
+        Connection(str(path), busy_seconds=1.0, cut_short=True).rows("SELECT seq FROM event_log LIMIT 1")
 
 
 def test_where_nothing_can_be_read_salvaging_does_not_name_itself(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def broken(path: Path, sql: str) -> Path:
 
 @pytest.mark.parametrize("damage", ["hlc = 'x'", "body = '[]'", "body = '{bad'", "body = '{\"text\": 5}'"])
 def test_what_was_salvaged_can_be_imported_whatever_one_event_has_become(tmp_path: Path, damage: str) -> None:
-    path = broken(tmp_path / "bank.skep", f"UPDATE log SET {damage} WHERE seq = 3")
+    path = broken(tmp_path / "bank.skep", f"UPDATE event_log SET {damage} WHERE seq = 3")
     assert Bank.salvage(path, tmp_path / "saved.jsonl") == (7, 1)
     with Bank.open(tmp_path / "new.skep", embedder=HashingEmbedder(16)) as bank:
         assert bank.import_(tmp_path / "saved.jsonl").new == bank.status().memories == 7

@@ -98,10 +98,12 @@ def test_a_file_that_cannot_be_written_is_read_and_later_written_again(locked: P
     assert call(WRITE, locked).strip() == "2 []"
 
 
-def test_a_folder_that_cannot_be_written_is_named(locked: Path) -> None:
+def test_a_bank_in_a_folder_that_cannot_be_written_is_searched_and_the_folder_is_named(locked: Path) -> None:
     locked.parent.chmod(0o500)
     try:
-        assert "its folder" in call(OPEN, locked)
+        said = call(READ, locked)
+        assert said.startswith("Deploys happen on Tuesdays")
+        assert "those of its folder" in said
         assert "choose a folder" in call(OPEN, locked.with_name("new.skep"))
     finally:
         locked.parent.chmod(0o700)

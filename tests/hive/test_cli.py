@@ -117,18 +117,6 @@ def test_housekeeping_reports_what_it_did(run: Run) -> None:
     assert run("hive", "repair").output == "0 events moved\n"
 
 
-def test_the_demo_shows_recall_cost_and_convergence(run: Run, tmp_path: Path) -> None:
-    text = run("hive", "demo", "--agents", "4", "--facts", "20", "--svg", "plot.svg").output
-    report = parsed(run("hive", "demo", "--agents", "4", "--facts", "20", "--json"))
-
-    assert "questions answered" in text
-    assert [one["topology"] for one in report["outcomes"]] == ["alone", "flat", "federated", "sharded"]
-    assert all(one["recall"] > 0.9 for one in report["outcomes"][1:])
-    assert report["outcomes"][0]["recall"] < 0.7
-    assert report["rounds"][-1]["convergence"] == 1.0
-    assert (tmp_path / "plot.svg").read_text().startswith("<svg")
-
-
 # Sync
 
 

@@ -1,4 +1,4 @@
-"""Ways to ask are checked once: what was found right is remembered, what is wrong is refused every time."""
+"""Ways to ask: an answer is that of the bank as it is now, and what is wrong is refused every time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from tests.conftest import Clock
 
 from skep import Bank, Scope
-from skep.bank.read import QUESTIONS
 from skep.embedding.static_table import HashingEmbedder
 from skep.errors import SkepError, WrongTypeError
 from skep.filters import Filter
@@ -51,29 +50,12 @@ RIGHT: list[dict[str, Any]] = [
 def test_asked_twice_in_the_same_way_the_answer_is_that_of_a_bank_asked_once(
     bank: Bank, how: dict[str, Any]
 ) -> None:
-    """The questions differ, so that no answer is remembered; the second way to ask is."""
     bank.recall("number of the gate", **how)
     again = bank.recall("when does the gate open", **how)
-    bank._questions.clear()  # pyright: ignore[reportPrivateUsage]
     bank._recall._answers.clear()  # pyright: ignore[reportPrivateUsage]
     once = bank.recall("when does the gate open", **how)
     assert [hit.memory.id for hit in again] == [hit.memory.id for hit in once]
     assert [hit.score for hit in again] == [hit.score for hit in once]
-
-
-def test_a_way_to_ask_is_checked_once(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[int] = []
-    check = Bank._question  # pyright: ignore[reportPrivateUsage]
-
-    def counted(self: Bank, *arguments: Any) -> Any:
-        checked.append(1)
-        return check(self, *arguments)
-
-    monkeypatch.setattr(Bank, "_question", counted)
-    for number in range(5):
-        bank.recall(f"gate {number}", limit=3, tags=["odd"], scope=Scope(user="u1"), config={"k_words": 9})
-        bank.rank(f"gate {number}", limit=3, tags=["odd"], scope=Scope(user="u1"), config={"k_words": 9})
-    assert len(checked) == 1
 
 
 WRONG: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -139,12 +121,6 @@ def test_an_index_that_was_dropped_is_built_again_by_the_next_question(bank: Ban
     bank.engine.index.drop()
     bank._recall._answers.clear()  # pyright: ignore[reportPrivateUsage]
     assert bank.rank("gate", limit=8).ids == before
-
-
-def test_many_ways_to_ask_are_not_kept_for_ever(bank: Bank) -> None:
-    for number in range(QUESTIONS + 5):
-        bank.rank("gate", min_confidence=number / 1000)
-    assert len(bank._questions) <= QUESTIONS  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_question_is_of_the_time_at_which_it_is_asked() -> None:

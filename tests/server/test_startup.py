@@ -63,7 +63,6 @@ print(*(name for name in {names!r} if name in sys.modules), file=sys.stderr)
 IDLE = (
     "click",
     "numpy.ma",
-    "skep.semantics.pair_judge",
     "skep.lifecycle",
     "difflib",
     "asyncio",
@@ -120,7 +119,7 @@ def test_the_first_recall_loads_nothing_it_does_not_need(filled: Path) -> None:
     assert used(filled, (*IDLE, "numpy"), "mcp", given=asked("gateway of Ana")) == ["numpy"]
 
 
-SPARED = ("difflib", "numpy.ma", "skep.semantics.pair_judge", "skep.lifecycle", "asyncio")
+SPARED = ("difflib", "numpy.ma", "skep.lifecycle", "asyncio")
 
 
 def test_a_search_loads_numpy_and_what_it_answers_with(filled: Path) -> None:

@@ -1,4 +1,4 @@
-"""New memories as rows: what is left out of the statement is what the fold would have written."""
+"""The row of a new memory holds what the fold of its events gives."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_write_that_fails_inside_a_snapshot_leaves_nothing(store: SqliteStore)
         assert store.last_seq() == 0
         with pytest.raises(ValueError, match="no vectors"):
             store.write([("remember", {"text": "half of something"})], now=NOW, embed=refuse)
-    assert count(store, "events") == count(store, "memories") == 0
+    assert count(store, "event_log") == count(store, "memories") == 0
 
 
 def test_a_part_of_a_transaction_can_fail_alone(store: SqliteStore) -> None:
@@ -60,7 +60,7 @@ def test_a_part_of_a_transaction_can_fail_alone(store: SqliteStore) -> None:
             store.write([("remember", {"text": "the second"})], now=NOW, embed=refuse)
         store.write([("remember", {"text": "the third"})], now=NOW)
     assert [m.text for _row, m in store.find(Filter(statuses=()), limit=9)] == ["the third", "the first"]
-    assert count(store, "events") == 2
+    assert count(store, "event_log") == 2
 
 
 def test_what_was_rolled_back_is_not_served_from_memory(store: SqliteStore) -> None:
@@ -395,66 +395,6 @@ def test_nobody_asks_sqlite_anything_without_the_lock(
         bank.engine.flush_uses()
 
         assert noted == []
-
-
-def test_who_was_interrupted_does_not_end_what_another_thread_writes(store: SqliteStore) -> None:
-    begun, waiting, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def interrupted() -> None:
-        begun.wait()
-        waiting.set()
-        store.connection.let_go()
-        ended.set()
-
-    other = threading.Thread(target=interrupted)
-    other.start()
-    with store.writing():
-        store.write([("remember", {"text": "the first"})], now=NOW)
-        begun.set()
-        waiting.wait()
-        assert not ended.wait(0.05)
-        store.write([("remember", {"text": "the second"})], now=NOW)
-    other.join()
-
-    assert count(store, "memories") == 2
-
-
-class InterruptedLock:
-    """A lock after whose taking an interrupt comes, once."""
-
-    def __init__(self, lock: Any, after: int) -> None:
-        self._lock, self._left = lock, after
-        self.release, self._is_owned = lock.release, lock._is_owned
-
-    def acquire(self) -> None:
-        self._lock.acquire()
-        self._left -= 1
-        if not self._left:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("way", ["snapshot", "transaction", "impatient"])
-@pytest.mark.parametrize("after", [1, 2])
-def test_an_interrupt_right_after_the_lock_is_taken_leaves_it_to_other_threads(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, way: str, after: int
-) -> None:
-    connection, lock = store.connection, store.connection.lock
-    monkeypatch.setattr(connection, "lock", InterruptedLock(lock, after))
-    taken: list[bool] = []
-
-    def take() -> None:
-        taken.append(lock.acquire(blocking=False))
-        if taken[0]:
-            lock.release()
-
-    with pytest.raises(KeyboardInterrupt), connection.snapshot(), getattr(connection, way)():
-        pass
-    other = threading.Thread(target=take)
-    other.start()
-    other.join()
-
-    assert taken == [True]
-    assert not connection.db.in_transaction
 
 
 def test_a_bank_that_another_process_makes_meanwhile_is_not_taken_for_something_else(

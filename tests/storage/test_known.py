@@ -106,7 +106,8 @@ def interrupt(at: int, work: Callable[[], object]) -> bool:
 
     def watch(frame: FrameType, event: str, _arg: object) -> None:
         nonlocal calls
-        if event == "call" and "/skep/storage/" in frame.f_code.co_filename:
+        where = frame.f_code
+        if event == "call" and "/skep/storage/" in where.co_filename and where.co_name != "<genexpr>":
             calls += 1
             if calls == at:
                 raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""A revision changes the columns it speaks of, and leaves what the fold of the whole history gives."""
+"""A revision leaves in the row what the fold of the whole history gives."""
 
 from __future__ import annotations
 
@@ -104,16 +104,3 @@ def test_nothing_is_written_about_what_is_not_there(plain_bank: Bank) -> None:
         plain_bank.revise(memory.id, importance=0.9)
     assert plain_bank.engine.store.last_seq() == last
     assert plain_bank.remember("the ledger closes on Monday").memory.text in str(plain_bank.find().memories)
-
-
-def test_a_revision_reads_once_and_writes_what_it_changes(plain_bank: Bank) -> None:
-    memory = plain_bank.remember("the ledger closes on Friday").memory
-    plain_bank.revise(memory.id, importance=0.6)
-    seen: list[str] = []
-    connection = plain_bank.engine.store.connection
-    connection.trace = lambda sql, _bindings: seen.append(sql)
-    plain_bank.revise(memory.id, importance=0.7)
-    connection.trace = None
-    assert len([sql for sql in seen if sql.startswith("SELECT")]) == 1
-    assert "UPDATE memories SET importance = ?, changed = ? WHERE row = ?" in seen
-    assert len(seen) <= 7

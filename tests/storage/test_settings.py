@@ -32,21 +32,6 @@ def test_of_many_settings_each_has_the_last_value_it_was_given(bank: Bank) -> No
     assert_as_logged(bank, *found)
 
 
-def test_new_settings_take_as_many_statements_as_one_beside_their_events(bank: Bank) -> None:
-    asked: list[str] = []
-    put(bank, ("a", 1), ("b", 1))
-    logged = ("INSERT INTO events", "INSERT INTO subjects")
-    bank.engine.store.connection.trace = lambda sql, _: None if sql.startswith(logged) else asked.append(sql)
-    put(bank, ("c", 1), ("d", 1))
-    few = len(asked)
-    asked.clear()
-    put(bank, *((f"key {number}", number) for number in range(50)))
-    bank.engine.store.connection.trace = None
-
-    assert len(asked) == few
-    assert bank.engine.store.setting("key 49") == 49
-
-
 def test_what_was_set_with_others_can_be_undone_and_set_again(bank: Bank) -> None:
     put(bank, ("a", 1), ("b", 1))
     first = bank.engine.store.log.of(f"{SETTING}a")[0]

@@ -186,10 +186,10 @@ def test_a_bank_that_holds_still_answers_as_the_bank_does(
     told = field_tag(RESERVED, "kb"), field_tag("category", "api")
     indexed.remember("Always name the region when I ask about a key", kind="document", tags=told)
     steady = SteadySearcher(indexed)
-    late = msgspec.structs.replace(
-        config, retrieval=msgspec.structs.replace(config.retrieval, late=0.5, guidance=1.0)
+    other = msgspec.structs.replace(
+        config, retrieval=msgspec.structs.replace(config.retrieval, coverage=1.0, guidance=1.0)
     )
 
     for query in ("revoke a key", "create a job", "sea", "nothing of the kind"):
-        for one in (config, late, config):
+        for one in (config, other, config):
             assert steady.ask(query, one) == searcher.ask(query, one)

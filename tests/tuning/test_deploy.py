@@ -176,3 +176,21 @@ def test_a_deployment_is_one_transaction(workspace: Workspace, indexed: Bank, ve
     by_key = {str(event.body["key"]): event for event in written}
 
     assert by_key["recall/config"].counter == by_key["tuning/version/000001"].counter + 1
+
+
+def test_a_version_with_keys_of_an_earlier_ranking_is_still_read(
+    workspace: Workspace, indexed: Bank, verdict
+) -> None:  # type: ignore[no-untyped-def]
+    deploy(workspace, indexed, verdict("filtered"), author="ana")
+    key = f"{deploy_module.KEY}000001"
+    record = indexed.setting(key)
+    assert isinstance(record, dict)
+    config = record["config"]
+    config["retrieval"] |= {"late": 0.5, "fusion": "minmax"}
+    config["abstention"] = {"enabled": True, "floor": 0.2, "relative_floor": 0.5}
+    indexed.set_setting(key, record)
+    [version] = deploy_module.history(indexed)
+
+    assert version.config is not None
+    assert version.config.retrieval.fusion == "weighted"
+    assert version.config.abstention.bar == "likely"

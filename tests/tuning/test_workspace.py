@@ -105,11 +105,11 @@ def test_configs_that_extend_each_other_are_a_cycle(folder: Path, write: Write) 
 
 
 def test_a_config_takes_what_it_does_not_state_from_the_one_it_extends(folder: Path, write: Write) -> None:
-    write("configs/child.json", {"name": "child", "extends": "filtered", "retrieval": {"fusion": "minmax"}})
+    write("configs/child.json", {"name": "child", "extends": "filtered", "retrieval": {"fusion": "weighted"}})
     child = load(folder).configs["child"]
 
     assert (child.retrieval.fusion, child.retrieval.top_k, child.filters) == (
-        "minmax",
+        "weighted",
         5,
         {"category": ("api",)},
     )
@@ -252,7 +252,7 @@ json_values = st.recursive(
             "extends": st.sampled_from(["naive", "random"]) | json_values,
             "collection": st.sampled_from(["kb", "*"]) | json_values,
             "retrieval": st.dictionaries(
-                st.sampled_from(["method", "top_k", "weights", "fusion", "rrf_k", "late"]),
+                st.sampled_from(["method", "top_k", "weights", "fusion", "rrf_k", "coverage"]),
                 json_values,
                 max_size=3,
             )

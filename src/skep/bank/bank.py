@@ -6,14 +6,18 @@ import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from skep.bank.bank_file import Whole
-from skep.bank.upkeep import Living
-from skep.bank.write import Linking, Writing
+from skep.bank.bank_file import FileVerbs, refuse_database
+from skep.bank.history import PastVerbs
+from skep.bank.open_bank import file_errors
+from skep.bank.read import ReadVerbs
+from skep.bank.upkeep import UpkeepVerbs
+from skep.bank.write import LinkVerbs, WriteVerbs
 from skep.clock import Now, system_now
 from skep.config import Settings, bank_file
 from skep.embedding.embedder import Embedder, Opener, default_spec, open_embedder, spec_of
 from skep.engine.engine import Engine
 from skep.errors import SkepError, WrongTypeError
+from skep.model import html_table
 from skep.storage.sqlite_store import SqliteStore
 from skep.validation import clean_file, clean_flag
 
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from skep.bank.memory_bank import MemoryBank
 
 
-class Bank(Writing, Linking, Living, Whole):
+class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
     """One memory. Open it with `Bank.open`, and close it or use it in a `with`."""
 
     @classmethod
@@ -116,7 +120,6 @@ class Bank(Writing, Linking, Living, Whole):
         """
         from pathlib import Path
 
-        from skep.bank.shared_base import file_errors
         from skep.storage.backup import put_back
 
         _clean_clock(now)
@@ -140,14 +143,23 @@ class Bank(Writing, Linking, Living, Whole):
         """
         from pathlib import Path
 
-        from skep.bank.bank_file import refuse_database
-        from skep.bank.shared_base import file_errors
         from skep.storage.backup import salvage
 
         bank, out = Path(clean_file("path", path)), Path(clean_file("target", target))
         with file_errors(out):
             refuse_database(out, bank)
             return salvage(bank, out)
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "Bank(closed)"
+        return f"Bank({str(self.file or ':memory:')!r}, {self.engine.size()} memories)"
+
+    def _repr_html_(self) -> str:
+        if self.closed:
+            return "<p>Bank(closed)</p>"
+        rows = [(m.text, m.kind, m.status, f"{m.created:%Y-%m-%d}", m.id) for m in self.find(limit=10)]
+        return html_table(f"{self!r}, newest first", ("memory", "kind", "status", "learnt", "id"), rows)
 
     def __enter__(self) -> Self:
         return self

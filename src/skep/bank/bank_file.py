@@ -1,4 +1,4 @@
-"""Methods about the bank as a whole: settings, replication, export, backup, status, doctor."""
+"""Verbs about the bank as a whole: settings, replication, export, backup, status, doctor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from skep.bank.shared_base import BULK, Base, file_errors
+from skep.bank.open_bank import BULK, OpenBank, file_errors
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import (
@@ -22,8 +22,9 @@ from skep.errors import (
     StorageError,
     WrongTypeError,
 )
+from skep.events import SettingChanged
 from skep.model import Event
-from skep.storage.sqlite_store import Applied
+from skep.storage.store import Applied
 from skep.validation import (
     clean_call,
     clean_count,
@@ -45,7 +46,7 @@ SETTING_LIMIT = 1 << 20
 
 
 class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a bank is doing."""
+    """Counts, sizes and the embedder of a bank at one moment."""
 
     path: str | None
     memories: int
@@ -58,7 +59,7 @@ class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     embedder: str
     reembedding: int
-    """How many memories still have to be embedded by a new model; recall uses the old one until then."""
+    """The number of memories that still have to be embedded by a new model; recall uses the old one until then."""
     embed_error: str | None
     size_bytes: int
     index_bytes: int
@@ -67,7 +68,7 @@ class BankStatus(msgspec.Struct, frozen=True, kw_only=True):
     held: int
 
 
-class Whole(Base):
+class FileVerbs(OpenBank):
     """Settings, versions, events, apply, status, export, import_, backup(s), reembed, doctor, mend."""
 
     @property
@@ -85,10 +86,8 @@ class Whole(Base):
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it."""
-        return self._write(
-            "setting",
-            {"key": clean_text("key", key, 500), "value": clean_json("value", value, SETTING_LIMIT)},
-        )
+        key = clean_text("key", key, 500)
+        return self._write(SettingChanged(key=key, value=clean_json("value", value, SETTING_LIMIT)))
 
     def versions(self) -> dict[str, int]:
         """Per actor, the counter up to which every event is here."""
@@ -137,14 +136,14 @@ class Whole(Base):
 
         An earlier export is replaced, a bank never.
         """
-        from skep.storage.bank_export import export_lines, write_lines
+        from skep.storage.bank_export import write_lines
 
         target = clean_path("path", path)
         clean_call("progress", progress)
         total = self._engine.log.last_seq()
 
         def lines() -> Iterator[bytes]:
-            for count, line in enumerate(export_lines(self._engine.store)):
+            for count, line in enumerate(self._engine.export_lines()):
                 yield line
                 if progress is not None and count % 1000 == 0:
                     progress(count, total)
@@ -155,12 +154,10 @@ class Whole(Base):
 
     def export_lines(self) -> Iterator[bytes]:
         """The lines of an export."""
-        from skep.storage.bank_export import export_lines
-
-        return export_lines(self._engine.store)
+        return self._engine.export_lines()
 
     def import_preview(self, path: str | os.PathLike[str]) -> dict[str, int]:
-        """What importing a file would bring, without doing it."""
+        """The numbers of new and known events that importing a file would bring, without doing it."""
         mine = self.versions()
         events = _exported(path)
         new = sum(event.counter > mine.get(event.actor, 0) for event in events)
@@ -272,21 +269,17 @@ class Whole(Base):
         return self._engine.embeddings.drain(clean_call("progress", progress), insist=True)
 
     def doctor(self, *, deep: bool = False) -> list[Finding]:
-        """What was looked at, what is wrong, and how to mend it.
+        """The findings of every check: all that was looked at, what is wrong, and how to mend it.
 
         Args:
             deep: Also replay the whole log and compare, and read every byte of the index.
         """
-        from skep.storage.doctor import examine
-
         deep = clean_flag("deep", deep)
-        return [*examine(self._engine.store, deep=deep), *_index_findings(self._engine, deep=deep)]
+        return [*self._engine.examine(deep=deep), *_index_findings(self._engine, deep=deep)]
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""
-        from skep.storage.doctor import mend
-
-        done = mend(self._engine.store)
+        done = self._engine.mend()
         self._engine.index.drop()
         self._engine.index.refresh()
         return [*done, "rebuilt the index of words and vectors"]
@@ -404,9 +397,7 @@ def _index_findings(engine: Engine, *, deep: bool) -> list[Finding]:
 
 
 def _status(engine: Engine) -> BankStatus:
-    from skep.storage.doctor import counts
-
-    found = counts(engine.store)
+    found = engine.counts()
     space = engine.active_space()
     building = engine.building_space()
     return BankStatus(

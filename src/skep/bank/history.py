@@ -1,64 +1,27 @@
-"""Methods about the past."""
+"""Verbs about the past: history, blame, event, undo. `as_of` is in `open_bank`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Self
+from typing import Any
 
-from skep.bank.shared_base import Base
-from skep.clock import pack
-from skep.engine.engine import Engine
-from skep.errors import ClosedError, NotFoundError, UndoError
+from skep.bank.open_bank import OpenBank
+from skep.errors import NotFoundError, UndoError
 from skep.events import mentioned, voided
 from skep.model import Event, ScopeLike
-from skep.storage.sqlite_store import Plan
-from skep.validation import Time, clean_count, clean_id, clean_scope, clean_time, public_text
+from skep.storage.store import Plan
+from skep.validation import clean_count, clean_id, clean_scope, public_text
 
 FINAL = ("forget", "use")
 """Events that cannot be undone."""
-LAST = (1 << 63) - 1
-"""No stamp is later."""
 REPLACING = {"supersede": "new", "merge": "winner"}
 """Events by which a memory takes the place of another, and where they name it."""
 
 
-class _Closed:
-    """What stands in the place of the engine of a bank that was closed."""
-
-    def __init__(self, path: str | None) -> None:
-        self._path = path
-
-    def __getattr__(self, name: str) -> Any:
-        raise ClosedError(f"{self._path or 'this bank'} was closed; open it again with `Bank.open`")
-
-
-class History(Base):
-    """History, blame, undo, as_of."""
-
-    _past: tuple[tuple[float, tuple[int, int]], Self] | None
-    """The last view that was asked for; older ones live for as long as somebody holds them."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._past = None
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed, so that nothing can be asked of it any more."""
-        return isinstance(self._engine, _Closed)
-
-    def close(self) -> None:
-        """Write what is still in memory and release the file. Closing twice is no error."""
-        if self.closed:
-            return
-        self._past = None
-        engine = self._engine
-        try:
-            engine.close()
-        finally:
-            self._engine = _Closed(engine.file)  # type: ignore[assignment]
+class PastVerbs(OpenBank):
+    """History, blame, event, undo."""
 
     def history(
         self,
@@ -68,7 +31,7 @@ class History(Base):
         scope: ScopeLike | None = None,
         include_shared: bool = False,
     ) -> list[Event]:
-        """What happened to a memory, oldest first; without an id, what happened last in the bank, newest first.
+        """The events of a memory, oldest first; without an id, the newest events of the bank, newest first.
 
         Args:
             memory_id: The memory; of one that was forgotten the events are left, without its text.
@@ -184,7 +147,7 @@ class History(Base):
         return [other for other in others if other.id not in void]
 
     def _went_along(self, event: Event) -> list[Event]:
-        """What was written with a merge; nothing is with any other event."""
+        """The events that were written with a merge; there are none with any other event."""
         if event.kind != "merge":
             return []
         from skep.engine.engine import went_along
@@ -198,32 +161,7 @@ class History(Base):
             by = next(u.id for u in undos if u.body["event"] == event.id and u.id not in void)
             raise UndoError(f"{event.id} is undone already; to bring it back, undo {by}")
 
-    def as_of(self, time: Time) -> Self:
-        """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""
-        moment = clean_time("time", time)
-        key = (moment, self._engine.position())
-        if self._past is not None and self._past[0] == key and not self._past[1].closed:
-            return self._past[1]
-        mine = self._engine
-        store = mine.copy_to_memory()
-        store.rewind(min(pack(moment) | 0xFFFF, LAST))
-        engine = Engine(
-            store,
-            mine.embeddings.embedder,
-            spec=mine.embeddings.spec,
-            settings=mine.settings,
-            now=lambda: moment,
-            index_folder=mine.index_folder,
-            frozen=True,
-            opener=mine.embeddings.opener,
-        )
-        engine.embeddings.drain_few()
-        store.read_only = True
-        past = type(self)(engine)
-        self._past = (key, past)
-        return past
-
 
 def _along(other: Event, why: dict[str, Any], ids: Sequence[str]) -> dict[str, Any]:
-    """The undo of an event that goes with another, whose undo is the first that is written."""
+    """The undo of an event that is undone along with another, whose undo is written first."""
     return {"event": other.id, "mentions": list(mentioned(other)), "along": ids[0], **why}

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from skep.recall.memory_stream import Stream
     from skep.retrieval.recall_config import Expand, RecallConfig
     from skep.semantics.link_graph import Direction
-    from skep.storage.sqlite_store import Applied
+    from skep.storage.store import Applied
     from skep.validation import Time
 
 
@@ -83,7 +83,7 @@ class Changes(TypedDict, total=False):
 
 
 class ExpandOptions(TypedDict, total=False):
-    """How far a recall walks along links from its hits; as `Expand` of `skep.retrieval.recall_config`."""
+    """Limits of a recall that walks along links from its hits; as `Expand` of `skep.retrieval.recall_config`."""
 
     relations: Sequence[str]
     depth: int

@@ -1,4 +1,4 @@
-"""Methods that read memories: get, find, recall, rank, find_conflicts."""
+"""Verbs that read memories: get, find, recall, rank, find_conflicts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from skep.bank.history import History
+from skep.bank.open_bank import OpenBank
 from skep.engine.embeddings import Progress
-from skep.engine.engine import Engine
 from skep.errors import InvalidInputError, WrongTypeError
-from skep.filters import Asking, Filter, checked_filter
-from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled, ScopeLike
+from skep.filters import Asking
+from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled, ScopeLike, html_table
 from skep.semantics import find_conflicts as conflict_search
 from skep.text.terms import query_terms
 from skep.validation import (
@@ -30,11 +29,10 @@ if TYPE_CHECKING:
     from random import Random
 
     from skep.bank.memory_bank import ExpandOptions
-    from skep.recall.recaller import Question, Recaller
+    from skep.recall.recaller import Question
     from skep.retrieval.recall_config import Expand, RecallConfig
 
 
-QUESTIONS = 64  # so many ways to ask are remembered
 _NOBODYS = Memory(id="", kind="fact", text="")
 
 
@@ -53,15 +51,13 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     def __getitem__(self, index: int) -> Memory:
         return self.memories[index]
 
+    def _repr_html_(self) -> str:
+        rows = [(m.text, m.kind, m.status, f"{m.created:%Y-%m-%d}", m.id) for m in self.memories]
+        return html_table(f"{len(self)} memories", ("memory", "kind", "status", "learnt", "id"), rows)
 
-class Reading(History):
+
+class ReadVerbs(OpenBank):
     """Get, find, recall, rank, find_conflicts."""
-
-    _recaller: Recaller | None = None
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._questions: dict[bytes, Question] = {}  # ways to ask that were found right, by their arguments
 
     def get(self, memory_id: str) -> Memory:
         """One memory by id, whatever its status."""
@@ -122,10 +118,6 @@ class Reading(History):
         )
         more = str(found[limit - 1][0]) if len(found) > limit else None
         return Page(memories=tuple(memory for _row, memory in found[:limit]), cursor=more)
-
-    def _filter(self, **conditions: Any) -> Filter:
-        """A checked filter; see `checked_filter`."""
-        return checked_filter(self._engine.settings, self._engine.now(), **conditions)
 
     def find_conflicts(
         self,
@@ -277,7 +269,7 @@ class Reading(History):
         reranker: Callable[[str, Sequence[str]], Sequence[float]] | None,
         more: dict[str, Any],
     ) -> Any:
-        """Check a question and have it answered; `more` is what one of the verbs alone is told."""
+        """Check a question and have it answered; `more` holds the arguments of one of the verbs alone."""
         query = clean_text("query", query, self._engine.settings.text_limit)
         recaller = self._recall
         deployed = recaller.deployed() if asking.preset is None else {}
@@ -288,18 +280,12 @@ class Reading(History):
         if as_of is not None:
             then = msgspec.structs.asdict(asking) | {"limit": asking.most(deployed), "reranker": reranker}
             return getattr(self.as_of(clean_time("as_of", as_of)), verb)(query, **then, **more)
-        told = asking.spelt(deployed, self._engine.embeddings.embedder.instant)
-        question = None if told is None else self._questions.get(told)
-        if question is None:
-            question = self._question(asking, deployed)
-            if told is not None:
-                self._questions = self._questions if len(self._questions) < QUESTIONS else {}
-                self._questions[told] = question
+        question = self._question(asking, deployed)
         answer: Any = recaller.answer if verb == "recall" else recaller.rank
         return answer(query, question, self._engine.now(), reranker=reranker, **more)
 
     def _question(self, asking: Asking, deployed: Mapping[str, Any]) -> Question:
-        """How something is asked, checked, in a bank that has deployed something."""
+        """The checked form of a question but for its words; `deployed` is the config of the bank."""
         preset = None if asking.preset is None else clean_text("preset", asking.preset, 100)
         config = asking.config
         if config is not None and not isinstance(config, dict):
@@ -308,21 +294,6 @@ class Reading(History):
         where = asking.where(self._engine.settings, self._engine.now(), deployed)
         current = asking.valid_at is None
         return self._recall.question(where, limit, preset, config, asking.expand, deployed, current=current)
-
-    def close(self) -> None:
-        """Write what is still in memory and release the file; whatever is asked of the bank then is refused."""
-        self._recaller = None
-        super().close()
-
-    @property
-    def _recall(self) -> Recaller:
-        if self._recaller is None:
-            # while few frames are open: deeper, their memory is asked for and freed at every call
-            import skep.retrieval.pipeline  # noqa: F401  # pyright: ignore[reportUnusedImport]
-            from skep.recall.recaller import Recaller
-
-            self._recaller = Recaller(self._engine)
-        return self._recaller
 
 
 def _refuse_no_config(config: object) -> None:

@@ -1,4 +1,4 @@
-"""Methods by which a bank keeps itself clean, learns and speaks at the right moment."""
+"""Verbs of upkeep, learning and passive recall: maintain, judge, learn, recommend, outcomes, stats, stream."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skep.bank.read import Reading
-from skep.bank.shared_base import Sees
+from skep.bank.open_bank import OpenBank, Sees
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.events import voided
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 SUCCESS = {"success": True, "failure": False, "succeeded": True, "failed": False}
 
 
-class Living(Reading):
+class UpkeepVerbs(OpenBank):
     """Maintain, judge, learn, recommend, outcomes, stats, search_memory, stream."""
 
     def maintain(
@@ -202,7 +201,7 @@ class Living(Reading):
         ]
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
-        """What outcomes say: how many, how they went, by domain and by kind of task; with a scope, of `outcomes`.
+        """Counts of outcomes: all, by success, by domain and by kind of task; with a scope, of that scope.
 
         `redacted` says how often each kind of secret or personal data was taken out before something was stored.
         """
@@ -235,7 +234,7 @@ class Living(Reading):
         }
 
     def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
-        """What each memory that was sometimes withheld does to success, with intervals; with a scope, of that scope."""
+        """The effect on success of each memory that was sometimes withheld, with intervals."""
         from skep.lifecycle.learn import effects
 
         found = effects(self._outcome_events())

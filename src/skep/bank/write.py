@@ -1,7 +1,4 @@
-"""Methods that write memories.
-
-Methods about links.
-"""
+"""Verbs that write memories (remember, revise, retract, merge, forget and others) and verbs about links."""
 
 from __future__ import annotations
 
@@ -12,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
-from skep.bank.shared_base import BULK, Base, Sees
+from skep.bank.open_bank import BULK, OpenBank, Sees
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
+from skep.events import Changed, Confirm, Dispute, Evidence, Mark, Retract, Revise, Supersede
 from skep.model import (
     CURRENT,
     LINEAGE,
@@ -28,7 +26,7 @@ from skep.model import (
 )
 from skep.private_parts import marked
 from skep.semantics import link_graph as graph
-from skep.storage.sqlite_store import Plan
+from skep.storage.store import Plan
 from skep.validation import (
     REMEMBER_KEYS,
     Time,
@@ -52,22 +50,23 @@ if TYPE_CHECKING:
 
     from skep.bank.memory_bank import Changes
     from skep.semantics.conflict_policy import Item
+    from skep.semantics.link_graph import Direction
 
 
 ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (dict, Mapping)
 _FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
 _HOW = ("contradiction_fn", "on_conflict", "redact")
-"""What is said of the writing, and not of the memory."""
+"""Arguments about the writing, not about the memory."""
 _GIVEN = dict.fromkeys((*REMEMBER_KEYS, *_HOW))
 
 
-class Writing(Base):
+class WriteVerbs(OpenBank):
     """Remember, revise, retract, restore, supersede, merge, mark, confirm, dispute, support, forget."""
 
     @cached_property
     def _writer(self):
-        """What looks for conflicts and writes; many a process only reads."""
+        """The module that looks for conflicts and writes; many a process only reads."""
         from skep.semantics import conflict_policy
 
         return conflict_policy
@@ -203,7 +202,7 @@ class Writing(Base):
                 raise
 
     def _item(self, given: Mapping[str, Any], on_conflict: str) -> Item:
-        """What was given to `remember`, checked."""
+        """The arguments of `remember`, checked."""
         fields, policy, asks, redact = given, on_conflict, None, False
         if not (isinstance(given, dict) and given.keys() <= _FIELDS):
             refuse_unknown(given, _GIVEN)
@@ -225,7 +224,7 @@ class Writing(Base):
         )
 
     def _cleaned(self, fields: dict[str, Any], redact: Any) -> tuple[dict[str, Any], dict[str, int]]:
-        """What was given without what must not be stored, and how often each kind of it was there."""
+        """The arguments without parts that must not be stored, and how often each kind of those was there."""
         from skep.text import redaction
 
         usual = redaction.kinds_of(self._engine.setting(redaction.SETTING)) if redact is True else ()
@@ -257,8 +256,7 @@ class Writing(Base):
 
         self._engine.known(memory_id)
         state = fold(memory_id, self._engine.log.of(memory_id))
-        body: dict[str, Any] = {"memory": memory_id, "observed": list(state.dots) if state else []}
-        self._write("retract", body, reason)
+        self._write(Retract(memory=memory_id, observed=list(state.dots) if state else []), reason)
         return self._engine.memory(memory_id)
 
     def restore(self, memory_id: str, reason: str | None = None) -> Memory:
@@ -285,7 +283,7 @@ class Writing(Base):
         with self._engine.writing():  # what replaced what is looked at and written at one moment
             graph.refuse_cycle(old, new, self._engine.get)
             graph.refuse_set_aside(new, self._engine.get)
-            self._write("supersede", {"old": old, "new": new}, reason)
+            self._write(Supersede(old=old, new=new), reason)
         return self._engine.memory(old)
 
     def merge(self, loser: str, winner: str, reason: str | None = None) -> Memory:
@@ -317,28 +315,28 @@ class Writing(Base):
         clean_choice("status", status, ("active", "deprecated", "quarantined", "expired"))
         with self._engine.writing():  # both or neither
             if status == "active" and ends is not None and ends <= self._engine.now():
-                self._write("revise", {"memory": memory_id, "changes": {"expires_at": None}})
-            self._write("mark", {"memory": memory_id, "status": status}, reason)
+                self._write(Revise(memory=memory_id, changes=Changed(expires_at=None)))
+            self._write(Mark(memory=memory_id, status=status), reason)
         return self._engine.memory(memory_id)
 
     def confirm(self, memory_id: str, by: str | None = None) -> Memory:
         """Note that somebody independent says the same."""
         self._engine.known(memory_id)
         by = self.actor if by is None else public_text("by", by, 500)
-        self._write("confirm", {"memory": memory_id, "by": by})
+        self._write(Confirm(memory=memory_id, by=by))
         return self._engine.memory(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
         """Note that another memory (or somebody) contradicts it; its confidence halves."""
         self._engine.known(memory_id)
-        self._write("dispute", {"memory": memory_id, "by": public_text("by", by, 500)})
+        self._write(Dispute(memory=memory_id, by=public_text("by", by, 500)))
         return self._engine.memory(memory_id)
 
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         """Note evidence for a memory; each source counts once."""
         self._engine.known(memory_id)
         names = list(clean_sources("sources", sources, self._engine.settings))
-        self._write("evidence", {"memory": memory_id, "sources": names})
+        self._write(Evidence(memory=memory_id, sources=names))
         return self._engine.memory(memory_id)
 
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
@@ -380,7 +378,7 @@ def fields_of(item: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", item)
 
 
-class Linking(Base):
+class LinkVerbs(OpenBank):
     """Link, unlink, neighbors, subgraph, path."""
 
     def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
@@ -428,7 +426,7 @@ class Linking(Base):
         self,
         memory_id: str,
         rel: str | None = None,
-        direction: graph.Direction = "both",
+        direction: Direction = "both",
         depth: int = 1,
         *,
         scope: ScopeLike | None = None,
@@ -487,7 +485,7 @@ class Linking(Base):
     def _links_within(self, sees: Sees | None) -> graph.LinksOf:
         """The links of a memory that lead to what may be shown."""
 
-        def links_of(memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+        def links_of(memory_id: str, rel: str | None, direction: Direction) -> list[Link]:
             links = self._links_of(memory_id, rel, direction)
             if sees is None:
                 return links
@@ -500,7 +498,7 @@ class Linking(Base):
 
         return links_of
 
-    def _links_of(self, memory_id: str, rel: str | None, direction: graph.Direction) -> list[Link]:
+    def _links_of(self, memory_id: str, rel: str | None, direction: Direction) -> list[Link]:
         return self._engine.links(memory_id, rel=rel, direction=direction)
 
     def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:

@@ -485,7 +485,7 @@ Facts
 - Only the best chunk of a document counts. Queries with no relevant document are right when nothing is returned.
 - The tune split is yours to look at. Do not look at the holdout: the gate uses it, and only it.
 - What usually helps, in this order: filters that leave out categories that never answer; dynamic_k, to stop at
-  the cliff; abstention.floor and relative_floor, to withhold weak results; fusion and weights; late.
+  the cliff; abstention.bar, to withhold weak results; fusion and weights; coverage.
 - distraction_detection flags results, it removes none. It needs method "hybrid".
 - `skep tune autotune NAME` runs this loop by itself and writes the config with a note of what mattered.
 - Nothing is deployed by editing configs/active.json: it is a copy.

@@ -29,7 +29,7 @@ from skep.errors import (
     StorageError,
 )
 from skep.model import NOT_READ, WORDS_ALONE
-from skep.storage.sqlite_store import SqliteStore
+from skep.storage.store import Store
 from skep.storage.vectors import Made, Space, packed, unpacked
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Embeddings:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         embedder: Embedder,
         spec: str | None,
         now: Now,
@@ -451,7 +451,7 @@ class Embeddings:
         if self._fingerprint is None:  # its service is asked for it while nothing is held
             for space in self.store.spaces():
                 self.for_space(space)
-        with self.store.connection.lock, self._lock:
+        with self.store.lock, self._lock:
             for space in self.store.spaces():
                 worker = self._workers.get(space.number)
                 if worker is None:
@@ -541,7 +541,7 @@ class Waiting:
         stored: Called after vectors were stored, with whether nothing waits any more.
     """
 
-    def __init__(self, store: SqliteStore, space: Space, stored: Callable[[bool], None]) -> None:
+    def __init__(self, store: Store, space: Space, stored: Callable[[bool], None]) -> None:
         self._store = store
         self._space = space
         self._stored = stored
@@ -560,7 +560,7 @@ class Waiting:
         return []
 
     def _claim(self, limit: int, now: float, *, after: int = -1, which: str = "due") -> list[Pending]:
-        with self._store.connection.transaction():
+        with self._store.transaction():
             claimed = self._store.vectors.claim(
                 self._space.number, limit, now, LEASE_SECONDS, after=after, which=which
             )
@@ -571,7 +571,7 @@ class Waiting:
     def release(self) -> None:
         """Give back what was handed out and not done, so that the next one need not wait for it."""
         try:
-            with self._store.connection.impatient(), self._store.connection.transaction():
+            with self._store.impatient(), self._store.transaction():
                 self._store.vectors.release(self._space.number, self._claimed, self._lease_end)
         except (BusyError, StorageError):
             return  # somebody writes, or nobody can: it comes free by itself when the lease ends
@@ -591,7 +591,7 @@ class Waiting:
 
     def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
         """See `Source`."""
-        with self._store.connection.transaction():
+        with self._store.transaction():
             self._store.vectors.failed(self._space.number, rows, error, retry_at)
 
 
@@ -602,7 +602,7 @@ class Insisting(Waiting):
     not, those rows are embedded twice, to the same vectors.
     """
 
-    def __init__(self, store: SqliteStore, space: Space, stored: Callable[[bool], None]) -> None:
+    def __init__(self, store: Store, space: Space, stored: Callable[[bool], None]) -> None:
         super().__init__(store, space, stored)
         self._passes = ["due or failed", "not failed"]
         self._last = -1

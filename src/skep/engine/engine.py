@@ -23,7 +23,8 @@ from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError,
 from skep.events import mentioned, voided
 from skep.model import Event, Memory, Receipt
 from skep.storage.event_log import Log, scrubbed_body
-from skep.storage.sqlite_store import Plan, SqliteStore
+from skep.storage.sqlite_store import SqliteStore
+from skep.storage.store import Plan, Store
 from skep.validation import clean_id
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 
 Sign = Callable[[Event], bytes]
-_set = msgspec.structs.force_setattr
 CHANGES = frozenset(
     ("revise", "retract", "restore", "evidence", "mark", "supersede", "merge", "link", "unlink", "undo")
 )
@@ -47,7 +47,7 @@ class Engine:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         embedder: Embedder,
         *,
         spec: str | None,
@@ -59,7 +59,7 @@ class Engine:
         opener: Opener = open_embedder,
     ) -> None:
         self.store = store
-        """For functions of the storage room that take a whole store, such as `examine`; others call the engine."""
+        """For the hive and for functions of the storage room that take a whole store; others call the engine."""
         store.clock = now
         self.log = store.log
         self.leases = store.leases
@@ -94,6 +94,8 @@ class Engine:
         self.alone_with_copies = store.alone_with_copies
         self.leftover, self.truncate_wal = store.leftover, store.truncate_wal
         self.limit_memory = store.limit_memory
+        self.examine, self.mend, self.counts = store.examine, store.mend, store.counts
+        self.export_lines = store.export_lines
         self.settings = settings
         self.now = now
         self.frozen = frozen
@@ -159,7 +161,7 @@ class Engine:
         """The derived index of words and vectors, up to date."""
         if self._index is None:
             self.embeddings.before_reading()
-            with self.store.connection.lock:  # two threads may ask for it first at the same time
+            with self.store.lock:  # two threads may ask for it first at the same time
                 if self._index is None:
                     self._index = self._opened()
         return self._index
@@ -171,7 +173,7 @@ class Engine:
             self.index_folder,
             self.store,
             read_only=self.frozen or self.store.read_only,
-            lock=self.store.connection.lock,
+            lock=self.store.lock,
         )
 
     def write(
@@ -179,7 +181,6 @@ class Engine:
         plans: Sequence[Plan],
         *,
         check: Callable[[], None] | None = None,
-        accept: Callable[[Changes], None] | None = None,
     ) -> tuple[list[Event], Changes]:
         """Write events and all they mean; slow embedding is left to the queue."""
         self.embeddings.adopt()
@@ -187,7 +188,7 @@ class Engine:
         if by is not None:
             plans = [_named(plan, by) for plan in plans]
         events, changes = self.store.write(
-            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check, accept=accept
+            plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
         )
         if changes.waiting:
             self.embeddings.work()
@@ -198,29 +199,20 @@ class Engine:
 
     def revise(self, memory_id: str, changes: dict[str, Any]) -> Memory:
         """Write a revision; the memory as it then is, or an error that says what became of it."""
-
-        def known(done: Changes) -> None:
-            if done.unknown:
-                self._missing(memory_id)
-
-        _events, done = self.write([("revise", {"memory": memory_id, "changes": changes})], accept=known)
-        found = done.revised.get(memory_id)
-        return self.memory(memory_id) if found is None or found.expires_at is not None else found
+        self.write(
+            [("revise", {"memory": memory_id, "changes": changes})], check=lambda: self.known(memory_id)
+        )
+        return self.memory(memory_id)
 
     def as_stored(self, changes: Changes) -> list[Memory]:
         """The new memories of a write, as reading them back would give them."""
         embedder = changes.embedder
         made = [memory for _row, memory, _text in changes.created]
-        if (
-            changes.waiting
-            or embedder is None
-            or (changes.beyond and any(m.expires_at is not None for m in made))
-        ):
-            found = self.store.memories([row for row, _m, _t in changes.created])
-            return [found[row] for row, _m, _t in changes.created]
-        for memory in made:  # nobody has seen them yet, so they need not be copied
-            _set(memory, "embedder", embedder)
-        return made
+        if embedder is not None and not changes.waiting and all(m.expires_at is None for m in made):
+            return [msgspec.structs.replace(memory, embedder=embedder) for memory in made]
+        rows = [row for row, _memory, _text in changes.created]
+        found = self.store.memories(rows)
+        return [found[row] for row in rows]
 
     def memory(self, memory_id: str) -> Memory:
         """A memory by id, or an error that says what became of it."""
@@ -263,7 +255,7 @@ class Engine:
         if counts:
             now = self.now()
             try:
-                with self.store.connection.impatient():
+                with self.store.impatient():
                     self.store.write([("use", {"counts": counts, "at": now})], now=now)
             except (BusyError, DiskFullError):
                 with (
@@ -394,7 +386,7 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
     )
 
 
-def passed_on(store: SqliteStore | Engine, memory_ids: Sequence[str]) -> list[Plan]:
+def passed_on(store: Store | Engine, memory_ids: Sequence[str]) -> list[Plan]:
     """Events after which what the erased ones had replaced is replaced by what replaced them.
 
     Of a chain a, b, c only c shows, also once b is gone. What was replaced by the last of its chain stands again, and
@@ -420,7 +412,7 @@ def passed_on(store: SqliteStore | Engine, memory_ids: Sequence[str]) -> list[Pl
     return plans
 
 
-def _heir(store: SqliteStore | Engine, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
+def _heir(store: Store | Engine, memory_id: str, gone: set[str]) -> tuple[str | None, bool]:
     """The first of a memory's successors that stays, and whether all on the way there were merged."""
     merged, seen = True, {memory_id}
     while (next_ := store.successor(memory_id)) is not None:

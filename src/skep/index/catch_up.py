@@ -361,10 +361,9 @@ class Upkeep:
     def _contents(self, rows: Iterator[IndexRow], head: int) -> Iterator[tuple[Content, int]]:
         """The tail and the rows after it, in portions of a segment each, with the event each portion ends at."""
         from skep.index.segment_builder import Builder
-        from skep.storage.full_text import handed_over
 
         entries = list(self.table.tail.entries.values())
-        builder = Builder(self._dim, handed_over(self._source))
+        builder = Builder(self._dim)
         builder.add([entry.row for entry in entries])
         builder.add(list(self.table.tail.gone.values()))
         position = self.position

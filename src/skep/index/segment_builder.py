@@ -31,7 +31,6 @@ from skep.index.quantisation import (
     sketch,
 )
 from skep.runtime import alone
-from skep.storage.full_text import Handover
 from skep.storage.vectors import unpacked
 from skep.text.terms import numbering
 
@@ -110,19 +109,14 @@ class Occurrences(NamedTuple):
 
 
 class Counter:
-    """Takes in texts and gives their terms.
+    """Takes in texts and gives their terms."""
 
-    Args:
-        given: Texts that were cut up before, whose numbers are used for the others too.
-    """
-
-    def __init__(self, given: Handover | None = None) -> None:
-        self._given = given
-        self._numbers = numbering() if given is None else given.numbers
+    def __init__(self) -> None:
+        self._numbers = numbering()
         self._blocks: list[Small] = [np.zeros(0, dtype=np.uint32)]
         self._sizes: list[int] = []
         """Per text, how many chunks it has."""
-        self._signs = 0 if given is None else given.signs
+        self._signs = 0
         self._parts: list[Occurrences] = []
 
     def add(self, texts: Sequence[str]) -> None:
@@ -136,20 +130,6 @@ class Counter:
         self._blocks.append(np.frombuffer(numbers, dtype=np.uint32))
         if len(self._numbers) > CHUNKS:
             self._seal()
-
-    def add_given(self, rows: Sequence[int], changes: Sequence[int]) -> bool:
-        """Take in the texts of these versions of rows, if they were cut up before."""
-        pieces = None if self._given is None else self._given.pieces(rows, changes)
-        if pieces is None:
-            return False
-        for batch, start, stop in pieces:
-            sizes = np.frombuffer(batch.sizes, dtype=np.uint32)
-            first = int(sizes[:start].sum())
-            mine = sizes[start:stop]
-            self._sizes.extend(mine.tolist())
-            numbers = np.frombuffer(batch.chunks, dtype=np.uint32)
-            self._blocks.append(numbers[first : first + int(mine.sum())])
-        return True
 
     def finish(self) -> Occurrences:
         """The terms of all texts so far; it begins anew."""
@@ -171,7 +151,6 @@ class Counter:
         keys, terms, sizes = _terms_of(self._numbers.terms())
         blocks, counts = self._blocks[::-1], np.array(self._sizes, dtype=np.int64)
         self._numbers = numbering()
-        self._given = None
         self._signs = 0
         self._blocks, self._sizes = [np.zeros(0, dtype=np.uint32)], []
         single = bool((sizes == 1).all())
@@ -283,11 +262,11 @@ class _TagKeys(dict[tuple[str, ...], tuple[int, ...]]):
 class Builder:
     """Collects rows, the newest version of each, and turns them into the content of a segment."""
 
-    def __init__(self, dim: int, given: Handover | None = None) -> None:
+    def __init__(self, dim: int) -> None:
         self._rows: list[Ints] = []
         self._gone: list[NDArray[np.bool_]] = []
         self._columns: dict[str, list[Array]] = {name: [] for name in COLUMNS}
-        self._words = Counter(given)
+        self._words = Counter()
         self._tags: list[Keys] = []
         self._tag_keys = _TagKeys()
         self._tag_counts: list[Ints] = []
@@ -319,8 +298,7 @@ class Builder:
         for name, parts in self._columns.items():
             column = COLUMNS[name]
             parts.append(column.values([fields[field] for field in column.fields]))
-        if gone.any() or not self._words.add_given(fields["row"], fields["seq"]):
-            self._words.add(texts)
+        self._words.add(texts)
         self._add_tags(tags)
         self._codes.add(vectors)
 

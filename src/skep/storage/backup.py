@@ -1,6 +1,6 @@
-"""Putting a copy in the place of a bank.
+"""Backups put back in the place of a bank, compared with it, and the readable part of a damaged bank.
 
-Saving what can be read of a damaged bank.
+`Bank.put_back`, `Bank.backup` and `Bank.salvage` call this. It opens files by itself and never the bank of a caller.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from skep.errors import (
 from skep.events import checked
 from skep.model import Event
 from skep.storage.bank_export import FORMAT, VERSION, Header, encode_event, write_lines
-from skep.storage.event_log import COLUMNS, END, PLACE, place_of, within
+from skep.storage.event_log import COLUMNS
 from skep.storage.memory_rows import event_of
 from skep.storage.schema import APPLICATION_ID
 from skep.storage.sqlite_connection import Connection
 from skep.storage.sqlite_file import connect, copy_file, prepare
-from skep.storage.sqlite_store import SqliteStore
+from skep.storage.store import Store
 
 WAIT_SECONDS = 5.0
 FORGETTING = {"forget", "supersede", "merge"}
-"""What `forget` writes into a copy."""
+"""Kinds of events that `forget` writes into a copy."""
 
 
 def put_back(copy: Path, bank: Path, now: float) -> Path | None:
@@ -117,21 +117,19 @@ def _make_known(bank: Path, copies: dict[str, float]) -> None:
         connection.close()
 
 
-def lacking(copy: Path, store: SqliteStore) -> bool:
-    """Whether a copy of a bank holds what the bank does not: it was written to as a bank of its own.
+def lacking(copy: Path, store: Store) -> bool:
+    """True if a copy of a bank holds events that the bank does not: it was written to as a bank of its own.
 
-    What `forget` writes into a copy, and how often it was read, does not count.
+    Events that `forget` writes into a copy, and counts of uses, do not count.
     """
     connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
     try:
         if connection.one("SELECT value FROM meta WHERE key = 'bank'") != store.bank_id:
             return True
         versions, scattered = store.log.versions(), store.log.scattered()
-        for (actor,) in connection.rows("SELECT DISTINCT actor FROM runs"):
-            beyond = connection.rows(
-                within("e.counter, e.kind"),
-                {"actor": actor, "low": versions.get(actor, 0) + 1, "high": END, "batch": -1},
-            )
+        for (actor,) in connection.rows("SELECT actor FROM actors"):
+            sql = "SELECT counter, kind FROM event_log WHERE actor = ? AND counter > ?"
+            beyond = connection.rows(sql, (actor, versions.get(actor, 0)))
             here = set(scattered.get(actor, ()))  # what is here with a gap before it
             kinds = {kind for counter, kind in beyond if counter not in here}
             if kinds - {"use"} - (FORGETTING if "forget" in kinds else set()):
@@ -141,9 +139,9 @@ def lacking(copy: Path, store: SqliteStore) -> bool:
         connection.close()
 
 
-def forgotten_since(copy: Path, store: SqliteStore) -> list[str]:
-    """What a bank has forgotten and a copy still holds. Whatever else was forgotten in the copy does not tell."""
-    gone = [i for (i,) in store.connection.rows("SELECT id FROM memories WHERE forgotten = 1")]
+def forgotten_since(copy: Path, store: Store) -> list[str]:
+    """The memories that a bank has forgotten and a copy still holds."""
+    gone = store.forgotten()
     if not gone:
         return []
     connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
@@ -157,7 +155,7 @@ def forgotten_since(copy: Path, store: SqliteStore) -> list[str]:
 STRETCH = 500
 """Events that are read together before they are tried one by one."""
 LEAST_BYTES = 32
-"""What an event takes at least, so that damaged numbers cannot speak of more than a file may have held."""
+"""An event takes at least this much, so that damaged numbers cannot speak of more than a file may have held."""
 DEEPEST = 20
 """More levels than a table of SQLite can have."""
 _LEADS_ON = 5
@@ -226,12 +224,12 @@ def _refuse_other(connection: Connection) -> None:
 def _table(connection: Connection) -> int | None:
     """The page at which the table of events begins, as it is called now or was before."""
     return connection.one(
-        "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name IN ('log', 'events')"
+        "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name IN ('event_log', 'log', 'events')"
     )
 
 
 def _sound(event: Event) -> bool:
-    """Whether an event that could be read can be one: damage may leave a row readable, and no import would take it."""
+    """True if an event that could be read is well-formed: damage may leave a row readable that no import would take."""
     try:
         checked(event)
     except SyncError:
@@ -261,13 +259,13 @@ def _readable(connection: Connection) -> Iterator[Event | None]:
 def _last(connection: Connection) -> int:
     """The last event; where that cannot be read, the last one that anything else speaks of."""
     try:
-        return connection.one("SELECT max(seq) FROM events") or 0
+        return connection.one(f"SELECT max(seq) FROM {_name(connection)}") or 0
     except CorruptBankError:
         pass
     known = 0
-    for say in (_by_the_pages, _by_the_actors, _by_what_it_speaks_of, _by_the_memories):
+    for estimate in (_by_the_pages, _by_the_actors, _by_the_subjects, _by_the_memories):
         try:
-            known = max(known, say(connection))
+            known = max(known, estimate(connection))
         except BusyError:
             raise
         except StorageError:
@@ -318,11 +316,9 @@ def _by_the_actors(connection: Connection) -> int:
     return connection.one("SELECT sum(counter) FROM actors") or 0
 
 
-def _by_what_it_speaks_of(connection: Connection) -> int:
-    """The one that created the newest memory, or a later one that speaks of any; how often it was read is not kept."""
-    spoken = connection.one("SELECT max(seq) FROM subjects") or 0
-    named = place_of(connection.one("SELECT id FROM memories ORDER BY row DESC LIMIT 1") or "")
-    return spoken if named is None else max(spoken, connection.one(f"SELECT {PLACE}", named) or 0)
+def _by_the_subjects(connection: Connection) -> int:
+    """The last one that is known to speak of a memory."""
+    return connection.one("SELECT max(seq) FROM subjects") or 0
 
 
 def _by_the_memories(connection: Connection) -> int:
@@ -331,7 +327,7 @@ def _by_the_memories(connection: Connection) -> int:
 
 
 def _bytes(path: str) -> int:
-    """How large a file is or says that it was, with its write-ahead log."""
+    """The size of a file, or the size that it states, with its write-ahead log."""
     with open(path, "rb") as file:
         header = file.read(32)
     said = int.from_bytes(header[28:32]) * _page_size(header)
@@ -339,6 +335,13 @@ def _bytes(path: str) -> int:
     return max(os.path.getsize(path), said) + ahead
 
 
+def _name(connection: Connection) -> str:
+    """The name of the table of events, as it is called now or was before."""
+    return connection.one(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('event_log', 'log', 'events')"
+    )
+
+
 def _events(connection: Connection, first: int, last: int) -> list[Event]:
-    sql = f"SELECT {COLUMNS} FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq"
+    sql = f"SELECT {COLUMNS} FROM {_name(connection)} WHERE seq BETWEEN ? AND ? ORDER BY seq"
     return [event_of(row) for row in connection.rows(sql, (first, last))]

@@ -1,6 +1,6 @@
-"""Files that appear complete or not at all, also when several processes make the same one at a time.
+"""Export and import as JSON lines that carry everything, and files that appear complete or not at all.
 
-Export and import: JSON lines that carry everything, history and links included.
+The bank's verbs write exports and backups through `unfinished`: several processes may make the same file at a time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def unfinished(
 
 
 def clear(target: Path) -> None:
-    """Remove what was begun for a target and will not be finished."""
+    """Remove unfinished files of a target whose makers are gone."""
     for name in glob.glob(glob.escape(str(target)) + ENDING + "-????????"):
         with contextlib.suppress(OSError):  # gone meanwhile, or, where there are no such locks, in use
             descriptor = os.open(name, os.O_RDWR)
@@ -74,7 +74,7 @@ def _begun(target: Path) -> tuple[int, Path]:
 
 
 def _locked(descriptor: int) -> bool:
-    """Whether the lock of a file was to be had. The system gives it back when the process dies."""
+    """Take the lock of a file; False if another holds it. The system gives it back when the process dies."""
     if os.name == "nt":
         return True
     import fcntl
@@ -115,7 +115,7 @@ class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def export_lines(store: SqliteStore) -> Iterator[bytes]:
     """The bank as lines of JSON: a header, then every event in order of arrival."""
     with store.connection.snapshot():
-        total = store.connection.one("SELECT count(*) FROM events")
+        total = store.connection.one("SELECT count(*) FROM event_log")
     yield msgspec.json.encode(Header(format=FORMAT, version=VERSION, bank=store.bank_id, events=total))
     for event in store.log.after(0):
         yield encode_event(event)
@@ -155,7 +155,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def was_salvaged(line: bytes) -> bool:
-    """Whether an export that begins with this line was saved from a damaged bank."""
+    """True if an export that begins with this line was saved from a damaged bank."""
     try:
         return msgspec.json.decode(line, type=Header).salvaged
     except (msgspec.MsgspecError, UnicodeDecodeError):

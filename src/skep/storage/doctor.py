@@ -1,6 +1,6 @@
-"""Looking a bank over: what is wrong with it, and how to mend it.
+"""The doctor: findings about a bank, from the cheapest check to a replay of the whole log, mending, and counts.
 
-How much of what a bank holds.
+`Bank.doctor`, `Bank.mend` and `Bank.status` call this. A check never raises because of damage: it names a finding.
 """
 
 from __future__ import annotations
@@ -8,22 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from math import isfinite
-from pathlib import Path
 from typing import Literal
 
 import apsw
 import msgspec
 
 from skep.clock import AHEAD_SECONDS, LOGICAL_BITS, pack
-from skep.errors import CorruptBankError
+from skep.errors import CorruptBankError, StorageError
 from skep.model import Memory
-from skep.storage.event_log import actual, rewrite, written
 from skep.storage.fold import fold, fold_links, fold_setting
-from skep.storage.full_text import TAIL, waiting
-from skep.storage.memory_rows import HEAD
 from skep.storage.schema import VERSION
 from skep.storage.sqlite_connection import Connection
 from skep.storage.sqlite_file import free_bytes
@@ -31,10 +26,15 @@ from skep.storage.sqlite_store import SqliteStore
 
 Level = Literal["ok", "warning", "error"]
 LOW_DISK = 64 << 20
+RESTORE = (
+    "`skep backup --restore COPY` puts the newest copy in its place; without one, `skep export --salvage FILE` saves"
+    " what can be read, and `skep import FILE` takes it into a new bank"
+)
+"""The way out for a file that is damaged."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
     level: Level
@@ -44,19 +44,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
     """Every finding, cheapest checks first. `deep` replays the whole log and compares."""
-    yield from _versions(store)
-    if store.path is not None:
-        yield from _file(store.path)
-    yield from _integrity(store)
-    yield from _log(store)
-    yield from _changes(store)
-    yield from _words(store)
-    yield from _queue(store)
-    yield from _held(store)
-    yield from _ahead(store)
-    yield from _erasing(store)
-    if deep:
-        yield from _replay(store)
+    checks: list[Callable[[SqliteStore], Iterator[Finding]]] = [
+        *(_versions, _file, _integrity, _log, _words, _queue, _held, _ahead, _erasing)
+    ]
+    for check in [*checks, _replay] if deep else checks:
+        try:
+            yield from check(store)
+        except (StorageError, apsw.Error, UnicodeDecodeError, ValueError, TypeError, LookupError) as error:
+            yield Finding(
+                check=check.__name__.removeprefix("_"),
+                level="error",
+                message=f"this could not be looked at: {error}",
+                fix=RESTORE,
+            )
 
 
 def _versions(store: SqliteStore) -> Iterator[Finding]:
@@ -71,7 +71,10 @@ def _versions(store: SqliteStore) -> Iterator[Finding]:
     )
 
 
-def _file(path: Path) -> Iterator[Finding]:
+def _file(store: SqliteStore) -> Iterator[Finding]:
+    path = store.path
+    if path is None:
+        return
     beside = [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", ".index"))]
     modes = {name: stat.S_IMODE(name.stat().st_mode) for name in beside if name.exists()}
     open_ = {name: mode for name, mode in modes.items() if mode & 0o077}
@@ -126,68 +129,33 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
             check="integrity",
             level="error",
             message="; ".join(problems),
-            fix="`skep backup --restore COPY` puts the newest copy in its place; without one, `skep export --salvage"
-            " FILE` saves what can be read, and `skep import FILE` takes it into a new bank",
+            fix=RESTORE,
         )
     else:
         yield Finding(check="integrity", level="ok", message="every page is sound")
 
 
 def _unsound(connection: Connection) -> list[str]:
-    """What SQLite finds wrong with the file."""
+    """The problems that SQLite finds in the file."""
     return [row[0] for row in connection.rows("PRAGMA quick_check(10)") if row[0] != "ok"]
 
 
 def _log(store: SqliteStore) -> Iterator[Finding]:
-    """Whether every event is here, once, and found."""
-    with store.connection.snapshot():  # while others write, all of it must be of one moment
-        runs = sorted(actual(store.connection), key=lambda run: (run.actor, run.counter))
-        versions, known = store.log.versions(), written(store.connection)
-    reached: dict[str, int] = {}
-    """Per actor, the counter up to which every event is here."""
-    twice: set[str] = set()
-    for before, run in pairwise(runs):
-        if before.actor == run.actor and before.end >= run.counter:
-            twice.add(run.actor)
-    for run in runs:
-        if run.counter <= reached.get(run.actor, 0) + 1:
-            reached[run.actor] = max(run.end, reached.get(run.actor, 0))
-    lost = sorted(actor for actor, version in versions.items() if reached.get(actor, 0) < version)
-    for actors, what in ((lost, "are missing"), (sorted(twice), "stand there twice")):
-        if actors:
-            yield Finding(
-                check="log",
-                level="error",
-                message=f"events {what} for {', '.join(actors)}",
-                fix="restore a backup, or sync with a replica that has them",
-            )
-    if not lost and not twice:
+    """Is every event here up to the counter that its actor has reached?"""
+    rows = store.connection.rows(
+        "SELECT actor FROM actors a WHERE a.counter >"
+        " (SELECT count(*) FROM event_log e WHERE e.actor = a.actor AND e.counter <= a.counter) ORDER BY actor"
+    )
+    lost = [actor for (actor,) in rows]
+    if lost:
+        yield Finding(
+            check="log",
+            level="error",
+            message=f"events are missing for {', '.join(lost)}",
+            fix="restore a backup, or sync with a replica that has them",
+        )
+    else:
         yield Finding(check="log", level="ok", message="no event is missing")
-    found = store.read_only or sorted(run[:3] for run in runs) == known
-    yield Finding(
-        check="places",
-        level="ok" if found else "error",
-        message="every event is found by its name"
-        if found
-        else "where events stand is not written down rightly",
-        fix="" if found else "skep doctor --mend",
-    )
-
-
-def _changes(store: SqliteStore) -> Iterator[Finding]:
-    """Whether all that changes is found by what asks for changes, such as the derived index."""
-    ((rows, new, altered, unseen),) = store.connection.rows(
-        "SELECT (SELECT count(*) FROM memories), (SELECT count(*) FROM newborn), (SELECT count(*) FROM altered),"
-        " (SELECT count(*) FROM newborn m WHERE"
-        f" (SELECT max(row) FROM memories) - m.row > {HEAD} - m.changed)"
-    )
-    unseen += rows - new - altered
-    yield Finding(
-        check="changes",
-        level="error" if unseen else "ok",
-        message=f"{unseen} changes may not be noticed" if unseen else "every change is noticed",
-        fix="skep doctor --mend" if unseen else "",
-    )
 
 
 def _words(store: SqliteStore) -> Iterator[Finding]:
@@ -196,19 +164,14 @@ def _words(store: SqliteStore) -> Iterator[Finding]:
             with store.connection.lock, contextlib.suppress(apsw.ReadOnlyError):  # said of the file already
                 store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
         rows = store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
-        missing = store.tables.wording.missing()
-        waits = len(waiting(store.connection))
-        if waits > TAIL:  # no write leaves so many
-            missing, waits = missing + waits, 0
-        level: Level = "error" if missing else "ok"
+        missing = store.tables.full_text.missing() if not store.connection.older else 0
         yield Finding(
             check="words",
-            level=level,
-            message=f"{rows - missing} of {rows} memories are found by their words"
-            + (f", the newest {waits} without the full-text index so far" if waits else ""),
-            fix="" if level == "ok" else "skep doctor --mend",
+            level="error" if missing else "ok",
+            message=f"{rows - missing} of {rows} memories are found by their words",
+            fix="skep doctor --mend" if missing else "",
         )
-    except apsw.CorruptError as error:
+    except (apsw.CorruptError, CorruptBankError) as error:
         yield Finding(
             check="words",
             level="error",
@@ -245,11 +208,11 @@ def _held(store: SqliteStore) -> Iterator[Finding]:
 
 
 def _ahead(store: SqliteStore) -> Iterator[Finding]:
-    """Whether a clock was ahead when something was written here."""
+    """Was a clock ahead when something was written here?"""
     late = store.now() + AHEAD_SECONDS
     if not isfinite(late):  # a store that was opened without a clock
         return
-    newest = store.connection.one("SELECT max(hlc) FROM events") or 0
+    newest = store.connection.one("SELECT max(hlc) FROM event_log") or 0
     if newest > pack(late):
         hours = ((newest >> LOGICAL_BITS) / 1000 - store.now()) / 3600
         yield Finding(
@@ -313,7 +276,7 @@ def _read(store: SqliteStore, memory_id: str) -> Memory | None:
 
 
 def _rest_agrees(store: SqliteStore, subject: str) -> bool:
-    """Whether the links of a memory, or the value of a setting, are what the log says."""
+    """True if the links of a memory, or the value of a setting, are what the log says."""
     key = subject.removeprefix("setting:")
     events = store.log.of(subject)
     if key != subject:
@@ -334,18 +297,13 @@ def _alike(folded: Memory, stored: Memory) -> bool:
 
 
 def mend(store: SqliteStore) -> list[str]:
-    """Rebuild what can be rebuilt from the log; what was done."""
+    """Rebuild from the log everything that follows from it; the list of what was done."""
     with store.writing():
-        rewrite(store.connection)
-        if any(found.level != "ok" for found in _changes(store)):
-            # Each counts as altered then, and is in the index of those.
-            store.connection.execute("UPDATE memories SET born = 0")
-            store.connection.execute("REINDEX memories_changed")
-        store.log.newest.drop()
+        store.connection.execute("REINDEX")
         store.log.newest.look()
         subjects = store.log.subjects()
         store.tables.rebuild(subjects)
-        store.tables.wording.rebuild()
+        store.tables.full_text.rebuild()
     return [f"recomputed {len(subjects)} memories and settings from the log", "rebuilt the full-text index"]
 
 
@@ -383,7 +341,7 @@ def counts(store: SqliteStore) -> Counts:
         return Counts(
             by_status=by_status,
             by_kind=by_kind,
-            events=c.one("SELECT count(*) FROM events"),
+            events=c.one("SELECT count(*) FROM event_log"),
             links=c.one("SELECT count(*) FROM links"),
             held=c.one("SELECT count(*) FROM held"),
             schema=c.db.pragma("user_version"),
@@ -393,7 +351,7 @@ def counts(store: SqliteStore) -> Counts:
 
 
 def _take_ended(store: SqliteStore, by_status: dict[str, int], space: int) -> None:
-    """Count what has reached its end as expired, whether that is written down or not. The index on ends finds it."""
+    """Count memories that have reached their end as expired, marked or not. The index on ends finds them."""
     rows = store.connection.rows(
         "SELECT p.row IS NOT NULL AS waits, count(*) FROM memories m"
         " LEFT JOIN pending p ON p.row = m.row AND p.space = ?"

@@ -11,35 +11,42 @@ arrival. Three rules are not plain last-writer-wins:
 
 A memory that a thousand events speak of is not folded a thousand times: what the fold has to know beyond the memory
 itself can be kept (`Kept`), and a newer event then steps on from there. The law is that both ways give the same.
-
-Which memories are stale: derived from something that does not stand any more, or that is contradicted.
-
-A link that says `contradicts` says it of both ends: which of them holds is not decided yet, so both are in doubt, as
-long as both stand. A pinned memory is not put in doubt by a link, as it loses nothing by a contradiction either.
-
-What is derived from a copy stands and falls with the memory that the copy was merged into.
-
-Settings of which nothing was said before, written together.
+`memory_tables` calls this and writes the results; `doctor` folds everything again and compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 
 from skep.confidence import contradicted, failed, supported
-from skep.events import SETTING, Order, order, voided
+from skep.events import (
+    Changed,
+    Confirm,
+    Dispute,
+    Evidence,
+    Mark,
+    Merge,
+    Order,
+    Outcome,
+    Remember,
+    Restore,
+    Retract,
+    Revise,
+    ScopeParts,
+    Supersede,
+    content,
+    order,
+    voided,
+)
 from skep.model import SHARED, Event, Memory, Scope, Status
-from skep.storage.event_log import Newest
-from skep.storage.links import any_contradicts, contradicts_ends
-from skep.storage.links import contradicted as contradicted_linked
-from skep.storage.sqlite_connection import Connection
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What the log says of one memory; a `Memory` plus what is needed to judge later events."""
+    """The state of one memory by the log: a `Memory` plus what is needed to judge later events."""
 
     memory: Memory
     present: bool = True
@@ -53,7 +60,7 @@ class State(msgspec.Struct, kw_only=True):
 
 
 class Seen(msgspec.Struct, array_like=True):
-    """How far into the events of something a fold has come."""
+    """The place in the events of a subject that a fold has reached."""
 
     last: Order
     """The newest event it has seen."""
@@ -61,7 +68,7 @@ class Seen(msgspec.Struct, array_like=True):
     """The targets of every undo among them: such an event may still arrive."""
 
     def follows(self, events: Iterable[Event]) -> bool:
-        """Whether these events can simply be put on top, oldest first."""
+        """True if these events can simply be put on top, oldest first."""
         return all(
             order(event) > self.last and event.kind not in ("undo", "forget") and event.id not in self.undone
             for event in events
@@ -69,7 +76,7 @@ class Seen(msgspec.Struct, array_like=True):
 
 
 class Kept(Seen, array_like=True):
-    """What folding on needs to know of a memory beyond what the memory itself shows."""
+    """Values that folding on needs beyond those that the memory itself shows."""
 
     confidence: float
     importance: float
@@ -84,7 +91,7 @@ class Kept(Seen, array_like=True):
 
 
 def seen(events: Iterable[Event]) -> Seen:
-    """How far a fold of these events has come; there is at least one."""
+    """The place that a fold of these events has reached; there is at least one."""
     events = list(events)
     return Seen(
         last=max(map(order, events)),
@@ -114,13 +121,16 @@ def _pass(memory_id: str, events: Sequence[Event]) -> _Fold | State | None:
     first = next((event for event in events if event.kind == "remember" and event.id == memory_id), None)
     if first is None:
         return None
-    if "text" not in first.body:  # erased where it came from; the forget itself is still on its way
+    said = content(first)
+    assert isinstance(said, Remember)
+    if said.text is None:  # erased where it came from; the forget itself is still on its way
         return _tombstone(memory_id)
-    fold = _Fold(memory_id, _initial(first))
-    fold.blame = {**dict.fromkeys(first.body, first.id), "text": first.id}
-    fold.added(first, gone=first.id in void)
+    fold = _Fold(memory_id, _initial(first, said))
+    fold.blame = {**dict.fromkeys(first.body, memory_id), "text": memory_id}
+    if memory_id not in void:
+        fold.dots.append(memory_id)
     for event in events:
-        if event is not first and event.id not in void:
+        if event is not first and not (void and event.id in void):
             fold.step(event)
     return fold
 
@@ -136,39 +146,15 @@ def fold_on(memory: Memory, kept: Kept, events: Iterable[Event]) -> tuple[State,
     return fold.state(), fold.kept(Seen(last=last, undone=kept.undone))
 
 
-def revised(memory: Memory, events: Iterable[Event]) -> Memory:
-    """A stored memory after revisions newer than all else that speaks of it: what `fold` gives, without the rest."""
-    fold = _Fold(memory.id, {name: getattr(memory, name) for name in _OWN})
-    for event in sorted(events, key=order):
-        fold.step(event)
-    certain = {"confidence": unit(fold.confidence), "importance": unit(fold.importance)}
-    return Memory(id=memory.id, **_known(fold.fields | certain))
-
-
 def unit(value: float) -> float:
     """A number between 0 and 1."""
     return min(1.0, max(0.0, value))
 
 
-def first_memory(event: Event) -> Memory:
-    """The memory after a `remember` that nothing else mentions: what `fold` gives, without the machinery.
-
-    The caller has seen that it says nothing that a newer skep would.
-    """
-    fields = _initial(event)
-    fields["id"] = f"{event.actor}-{event.counter}"
-    return Memory(**fields)
-
-
-def _known(fields: dict[str, Any]) -> dict[str, Any]:
-    """Without fields of a newer skep, and those that no event may set."""
-    return fields if fields.keys() <= _OWN else {k: v for k, v in fields.items() if k in _OWN}
-
-
 _OWN = frozenset(Memory.__struct_fields__) - {
     *("id", "uses", "last_used_at", "superseded_by", "merged_into", "stale", "embedder")
 }
-"""What the fold decides, whatever other memories do."""
+"""Fields that the fold decides, whatever other memories do."""
 
 
 def _tombstone(memory_id: str) -> State:
@@ -176,25 +162,31 @@ def _tombstone(memory_id: str) -> State:
     return State(memory=memory, present=False, forgotten=True)
 
 
-def _initial(event: Event) -> dict[str, Any]:
+_STATED = frozenset(Remember.__struct_fields__) & _OWN
+"""Fields of a memory that the event which creates it states."""
+_LATEST = 3600.0
+"""A memory cannot have been learnt later than it was told, but for a clock that is a little off."""
+
+
+def _initial(event: Event, said: Remember) -> dict[str, Any]:
+    """The fields of a memory after the event that creates it."""
     at = event.at
-    body: dict[str, Any] = {"kind": "fact", "created_at": at, "scope": None, "evidence": (), **event.body}
-    created, scope = body["created_at"], body["scope"]
-    body["scope"] = Scope(**scope) if scope else SHARED
-    body["tags"], body["evidence"] = tuple(body.get("tags", ())), tuple(body["evidence"])
-    body["last_evidence_at"] = created if created > at else at  # told now, however long ago it was learnt
-    if "ttl" in body and (ttl := body.pop("ttl")) is not None:
-        body["expires_at"] = created + ttl
-    return body
+    fields = {name: getattr(said, name) for name in _STATED}
+    created = at if said.created_at is None else said.created_at
+    if created > at + _LATEST:
+        created = at
+    fields |= {"created_at": created, "scope": _scope(said.scope)}
+    fields |= {"tags": tuple(said.tags), "evidence": tuple(said.evidence)}
+    fields["last_evidence_at"] = created if created > at else at  # told now, however long ago it was learnt
+    if said.ttl is not None:
+        fields["expires_at"] = created + said.ttl
+    return fields
 
 
-_STEPS = frozenset(
-    (
-        *("revise", "retract", "restore", "supersede", "merge", "mark"),
-        *("evidence", "confirm", "dispute", "outcome"),
-    )
-)
-"""The kinds that move a memory. Others, and those of a newer skep, leave it as it is."""
+def _scope(parts: ScopeParts | None) -> Scope:
+    if parts is None or (parts.user is None and parts.project is None and parts.session is None):
+        return SHARED
+    return Scope(user=parts.user, project=parts.project, session=parts.session)
 
 
 class _Fold:
@@ -227,7 +219,7 @@ class _Fold:
         self.blame = dict(kept.blame)
 
     def kept(self, seen: Seen) -> Kept:
-        """What a later pass needs in order to go on from here."""
+        """The values that a later pass needs in order to go on from here."""
         return Kept(
             last=seen.last,
             undone=seen.undone,
@@ -243,42 +235,67 @@ class _Fold:
             taken=self.taken,
         )
 
-    def added(self, event: Event, *, gone: bool = False) -> None:
-        if not gone:
-            self.dots.append(event.id)
-
     def step(self, event: Event) -> None:
-        if event.kind in _STEPS:
-            getattr(self, f"_{event.kind}")(event)
+        """Take one event. Kinds that do not move a memory, and those of a newer skep, leave it as it is."""
+        match content(event):
+            case Revise(changes=changes) if changes is not None:
+                self._revise(event, changes)
+            case Retract() as said:
+                self.observed.update(said.observed)
+                self.blame["status"] = event.id
+            case Restore():
+                self._restore(event)
+            case Supersede() as said if said.old == self.id:
+                self.replaced = (said.new, "superseded", order(event))
+                self.blame["status"] = event.id
+            case Merge() as said:
+                self._merge(event, said)
+            case Mark(status=status):
+                self.mark = None if status == "active" else cast("Status", status)
+                self.blame["status"] = event.id
+            case Evidence() as said:
+                for source in said.sources:
+                    if source not in self.evidence:
+                        self.evidence[source] = None
+                        self._support(event.at)
+                self.blame["confidence"] = event.id
+            case Confirm() as said:
+                self._confirm(event, said.by or event.actor)
+            case Dispute() as said:
+                by = said.by or event.id
+                if by not in self.disputers:
+                    self.disputers.add(by)
+                    self.confidence = contradicted(self.confidence)
+                    self.blame["confidence"] = event.id
+            case Outcome() as said:
+                self._outcome(event, success=said.success)
+            case _:
+                pass
 
     def _support(self, at: float) -> None:
         self.confidence = supported(self.confidence)
         self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], at)
 
-    def _revise(self, event: Event) -> None:
-        changes = dict(event.body.get("changes", {}))
-        for key in changes:
-            self.blame[key] = event.id
-        scope = changes.pop("scope", None)
-        if scope is not None:
-            self.fields["scope"] = Scope(**scope)
+    def _revise(self, event: Event, said: Changed) -> None:
+        changes = {
+            name: value for name in said.__struct_fields__ if (value := getattr(said, name)) is not UNSET
+        }
+        self.blame |= dict.fromkeys(event.body["changes"], event.id)
+        if (scope := changes.pop("scope", None)) is not None:
+            self.fields["scope"] = _scope(scope)
         if "tags" in changes:
             self.fields["tags"] = tuple(changes.pop("tags"))
         if "ttl" in changes:
             self.fields["expires_at"] = event.at + changes.pop("ttl")
-        if "evidence" in changes:  # what no longer stands is taken out; that it once counted stays
+        if "evidence" in changes:  # sources that no longer stand are taken out; that they once counted stays
             self.evidence = dict.fromkeys(changes.pop("evidence"))
             self.fields["evidence"] = tuple(self.evidence)
         self.confidence = changes.pop("confidence", self.confidence)
         self.importance = changes.pop("importance", self.importance)
         self.fields.update(changes)
 
-    def _retract(self, event: Event) -> None:
-        self.observed.update(event.body.get("observed", ()))
-        self.blame["status"] = event.id
-
     def _restore(self, event: Event) -> None:
-        self.added(event)
+        self.dots.append(event.id)
         self.mark = None
         self.replaced = None
         expires = self.fields.get("expires_at")
@@ -286,44 +303,25 @@ class _Fold:
             self.fields["expires_at"] = None
         self.blame["status"] = event.id
 
-    def _supersede(self, event: Event) -> None:
-        if event.body["old"] == self.id:
-            self.replaced = (event.body["new"], "superseded", order(event))
+    def _merge(self, event: Event, said: Merge) -> None:
+        if said.loser == self.id:
+            self.replaced = (said.winner, "merged", order(event))
             self.blame["status"] = event.id
-
-    def _merge(self, event: Event) -> None:
-        if event.body["loser"] == self.id:
-            self.replaced = (event.body["winner"], "merged", order(event))
-            self.blame["status"] = event.id
-        elif "evidence" in event.body:  # otherwise it only inherits what something forgotten had replaced
-            self._take_record(event.body)
-            self.evidence.update(dict.fromkeys(event.body["evidence"]))
+        elif said.evidence is not None:  # otherwise it only inherits what something forgotten had replaced
+            self._take_record(said)
+            self.evidence.update(dict.fromkeys(said.evidence))
             self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], event.at)
 
-    def _take_record(self, merge: dict[str, Any]) -> None:
-        """Add what became of a copy; two replicas may have merged the same one, each with what it knew of it."""
-        record = merge.get("successes", 0), merge.get("failures", 0)
-        if any(record):
-            before = self.taken.get(merge["loser"], (0, 0))
-            taken = max(before[0], record[0]), max(before[1], record[1])
+    def _take_record(self, said: Merge) -> None:
+        """Add the record of a copy; two replicas may have merged the same one, each with what it knew of it."""
+        if said.successes or said.failures:
+            before = self.taken.get(said.loser, (0, 0))
+            taken = max(before[0], said.successes), max(before[1], said.failures)
             self.successes += taken[0] - before[0]
             self.failures += taken[1] - before[1]
-            self.taken[merge["loser"]] = taken
+            self.taken[said.loser] = taken
 
-    def _mark(self, event: Event) -> None:
-        status = event.body["status"]
-        self.mark = None if status == "active" else status
-        self.blame["status"] = event.id
-
-    def _evidence(self, event: Event) -> None:
-        for source in event.body.get("sources", ()):
-            if source not in self.evidence:
-                self.evidence[source] = None
-                self._support(event.at)
-        self.blame["confidence"] = event.id
-
-    def _confirm(self, event: Event) -> None:
-        by = event.body.get("by") or event.actor
+    def _confirm(self, event: Event, by: str) -> None:
         if by in self.confirmers or by == self.fields.get("agent"):
             return
         self.confirmers.add(by)
@@ -331,15 +329,8 @@ class _Fold:
         self.importance = supported(self.importance)
         self.blame["confidence"] = event.id
 
-    def _dispute(self, event: Event) -> None:
-        by = event.body.get("by") or event.id
-        if by not in self.disputers:
-            self.disputers.add(by)
-            self.confidence = contradicted(self.confidence)
-            self.blame["confidence"] = event.id
-
-    def _outcome(self, event: Event) -> None:
-        if event.body.get("success"):
+    def _outcome(self, event: Event, *, success: bool) -> None:
+        if success:
             self.successes += 1
             self._support(event.at)
         else:
@@ -352,7 +343,7 @@ class _Fold:
         status: Status = self.mark or "active"
         if not dots:
             status = "retracted"
-        fields = self.fields | {
+        fields: dict[str, Any] = self.fields | {
             "confidence": unit(self.confidence),
             "importance": unit(self.importance),
             "evidence": tuple(self.evidence),
@@ -362,9 +353,7 @@ class _Fold:
             "disputes": len(self.disputers),
             "status": status,
         }
-        state = State(
-            memory=Memory(id=self.id, **_known(fields)), dots=dots, present=bool(dots), blame=self.blame
-        )
+        state = State(memory=Memory(id=self.id, **fields), dots=dots, present=bool(dots), blame=self.blame)
         if self.replaced:
             state.replaced_by, state.replaced_how, state.replaced_at = self.replaced
         return state
@@ -405,124 +394,3 @@ def fold_setting(events: Iterable[Event]) -> tuple[bool, Any]:
         if event.kind == "setting" and event.id not in void:
             return event.body["value"] is not None, event.body["value"]
     return False, None
-
-
-_GONE = ("retracted", "expired")
-
-
-class Staleness:
-    """Keeps `stale` true. Every method is called inside a transaction."""
-
-    def __init__(self, connection: Connection, newest: Newest) -> None:
-        self._c = connection
-        self._newest = newest
-        self._doubts = True
-
-    def opposite(self, memory_id: str) -> set[str]:
-        """Those at the other end of links that say that a memory contradicts something, or something contradicts it."""
-        return contradicts_ends(self._c, memory_id)
-
-    def renew(self, moved: set[str]) -> None:
-        """Recompute `stale` for everything derived, directly or not, from memories whose standing changed."""
-        self._doubts = any_contradicts(self._c)
-        affected = (
-            moved.union(*(self.opposite(memory_id) for memory_id in moved)) if self._doubts else set(moved)
-        )
-        frontier = set(affected)
-        while frontier:
-            found: set[str] = set()
-            for memory_id in frontier:
-                found |= {
-                    each
-                    for (each,) in self._c.rows(
-                        "SELECT src FROM links WHERE dst = ?1 AND rel = 'derived_from'"
-                        " UNION ALL SELECT id FROM memories WHERE replaced_by = ?1 AND status = 'merged'",
-                        (memory_id,),
-                    )
-                }
-            frontier = found - affected
-            affected |= found
-        stale = self._stale_among(affected)
-        for memory_id in affected:
-            now_stale = memory_id in stale
-            self._c.run(
-                "UPDATE memories SET stale = ?, changed = ? WHERE id = ? AND stale != ?",
-                (now_stale, self._newest.change + 1, memory_id, now_stale),
-            )
-            self._newest.change += self._c.db.changes()
-
-    def wrong(self) -> list[str]:
-        """Memories whose `stale` is not what the links and the memories they lead to say."""
-        derived = {
-            src for (src,) in self._c.rows("SELECT DISTINCT src FROM links WHERE rel = 'derived_from'")
-        }
-        self._doubts = any_contradicts(self._c)
-        said = {memory_id for (memory_id,) in self._c.rows("SELECT id FROM memories WHERE stale = 1")}
-        stale = self._stale_among(derived)
-        not_here = {i for i in stale if self._c.one("SELECT 1 FROM memories WHERE id = ?", (i,)) is None}
-        return sorted((stale - not_here) ^ said)
-
-    def _stale_among(self, affected: set[str]) -> set[str]:
-        """Those of some memories that are stale; what they say of themselves so far does not count."""
-        sources: dict[str, list[str]] = {}
-        for memory_id in affected:
-            rows = self._c.rows("SELECT dst FROM links WHERE src = ? AND rel = 'derived_from'", (memory_id,))
-            sources[memory_id] = [kept for (dst,) in rows if (kept := self._kept(dst)) != memory_id]
-        stale = {m for m, from_ in sources.items() if any(self._undermined(m, s, affected) for s in from_)}
-        grown = True
-        while grown:
-            more = {m for m, from_ in sources.items() if m not in stale and any(s in stale for s in from_)}
-            stale |= more
-            grown = bool(more)
-        return stale
-
-    def _kept(self, memory_id: str) -> str:
-        """The memory that a copy was merged into, at the end of the chain; any other memory itself."""
-        seen = {memory_id}
-        sql = "SELECT replaced_by FROM memories WHERE id = ? AND status = 'merged' AND forgotten = 0"
-        while (target := self._c.one(sql, (memory_id,))) is not None and target not in seen:
-            memory_id = target
-            seen.add(memory_id)
-        return memory_id
-
-    def _undermined(self, derived: str, source: str, affected: set[str]) -> bool:
-        rows = self._c.rows(
-            "SELECT status, disputes, replaced_by, forgotten, stale FROM memories WHERE id = ?", (source,)
-        )
-        if not rows:
-            return False
-        status, disputes, target, forgotten, stale = rows[0]
-        if forgotten or disputes or status in _GONE or (stale and source not in affected):
-            return True
-        if self._doubts and contradicted_linked(self._c, source):
-            return True
-        return status == "superseded" and target != derived and not self._summary_of(target, source)
-
-    def _summary_of(self, summary: str | None, source: str) -> bool:
-        """Whether what replaced a source was made from it: then nothing that it said is lost."""
-        sql = "SELECT 1 FROM links WHERE src = ? AND dst = ? AND rel = 'derived_from'"
-        return bool(self._c.one(sql, (summary, source)))
-
-
-SET = "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)"
-
-
-def set_first(
-    connection: Connection, settings: Sequence[str], events: Mapping[str, Sequence[Event]], seq: int
-) -> set[str]:
-    """Write those settings of a batch of which nothing was said before; which they are."""
-    sql = (
-        "SELECT subject FROM subjects WHERE subject IN (SELECT value FROM json_each(?))"
-        " GROUP BY subject HAVING count(*) = 1"
-    )
-    found = connection.rows(sql, (msgspec.json.encode(settings).decode(),))
-    values = {subject: events[subject][0].body.get("value") for (subject,) in found}
-    first = {subject: value for subject, value in values.items() if value is not None}
-    connection.db.executemany(
-        SET,
-        [
-            (subject.removeprefix(SETTING), msgspec.json.encode(value).decode(), seq)
-            for subject, value in first.items()
-        ],
-    )
-    return set(first)

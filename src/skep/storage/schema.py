@@ -1,6 +1,7 @@
-"""The tables, as numbered steps. A bank remembers the last step it has taken.
+"""The schema: numbered steps that make or migrate the tables, and views that stand in for them in an older file.
 
-Reading a bank of an older form as it is: views stand in for the tables that it lacks.
+A bank remembers the last step it has taken (`user_version`). `sqlite_file` runs the steps that are missing; a file
+that may not be changed is read through `StandIns` instead. Nothing here runs outside `sqlite_file` and `Connection`.
 """
 
 from __future__ import annotations
@@ -241,6 +242,29 @@ STEPS: tuple[str, ...] = (
     """
     + _refused("events_added", "INSERT ON events")
     + _refused("events_cut", "DELETE ON events"),
+    """
+    -- The plain form: every event in one unique index, every change in one index, the counter and stamp of every actor
+    -- in a table; words and tags go in with their row. `sqlite_file.migrate` then indexes the newest rows.
+    -- The name of the log is new so that an older skep, which has the bank open, cannot go on writing.
+    DROP VIEW newborn;
+    DROP VIEW altered;
+    DROP VIEW actors;
+    DROP VIEW events;
+    DROP INDEX memories_changed;
+    ALTER TABLE memories DROP COLUMN born;
+    CREATE INDEX memories_changed ON memories(changed);
+    ALTER TABLE log RENAME TO event_log;
+    DELETE FROM event_log WHERE seq NOT IN (SELECT min(seq) FROM event_log GROUP BY actor, counter);
+    CREATE UNIQUE INDEX event_log_place ON event_log(actor, counter);
+    CREATE TABLE actors(actor TEXT PRIMARY KEY, counter INTEGER NOT NULL, hlc INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO actors(actor, counter, hlc)
+        SELECT r.actor,
+            coalesce(r.counter, (SELECT max(e.counter) FROM event_log e WHERE e.actor = r.actor), 0),
+            coalesce(r.hlc, (SELECT max(e.hlc) FROM event_log e WHERE e.actor = r.actor), 0)
+        FROM replicas r;
+    DROP TABLE replicas;
+    DROP TABLE runs;
+    """,
 )
 
 VERSION = len(STEPS)
@@ -251,32 +275,33 @@ AS_IT_IS = {
         SELECT n.memory, n.seq FROM mentions n JOIN events e ON e.seq = n.seq WHERE e.kind != 'remember';
     """,
     5: "CREATE TEMP VIEW halves(key, vector) AS SELECT key, vector FROM vectors;",
-    6: """
-    CREATE TEMP VIEW newborn AS SELECT * FROM memories WHERE 0;
-    CREATE TEMP VIEW altered AS SELECT * FROM memories;
-    CREATE TEMP VIEW runs(seq, actor, counter) AS SELECT seq, actor, counter FROM events;
+    7: """
+    CREATE TEMP VIEW event_log AS SELECT seq, actor, counter, hlc, kind, body, signature FROM events;
+    CREATE TEMP VIEW tags(tag, row) AS SELECT tag, row FROM main.tags UNION ALL
+        SELECT t.value, n.row FROM main.memories n, json_each(n.tags) t
+        WHERE n.row > (SELECT coalesce(max(id), 0) FROM main.words_docsize);
     """,
 }
-"""What it takes to read a bank that has come no further than a step, and cannot be migrated."""
+"""The views that a bank needs that has come no further than a step, and cannot be migrated."""
 
 
 class StandIns:
-    """The views on one handle, which change when another process gives the file a newer form."""
+    """The views on one handle. They change when another process migrates the file."""
 
     def __init__(self, views: Callable[[int], str]) -> None:
         self._views = views
-        """What makes the temporary views that a file of some form needs."""
-        self._form: int | None = None
+        """Gives the SQL of the views that a file of some version needs."""
+        self._version: int | None = None
 
     def begin(self, db: Any) -> None:
-        """Make what the file needs on a handle that has none."""
-        form: int = db.pragma("user_version")
-        db.execute(self._views(form)).fetchall()
-        self._form = form
+        """Make the views on a handle that has none."""
+        version: int = db.pragma("user_version")
+        db.execute(self._views(version)).fetchall()
+        self._version = version
 
     def follow(self, db: Any) -> bool:
-        """Look at the form of the file, between two reads; whether it is another one, and so are the views."""
-        if db.pragma("user_version") == self._form:
+        """Renew the views if the file has another version now; True if it has. Call between two reads."""
+        if db.pragma("user_version") == self._version:
             return False
         for (name,) in db.execute("SELECT name FROM sqlite_temp_schema WHERE type = 'view'").fetchall():
             db.execute(f'DROP VIEW temp."{name}"')

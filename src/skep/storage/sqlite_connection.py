@@ -1,12 +1,7 @@
-"""What SQLite says when it fails, in our own words.
+"""One connection to one SQLite file: settings, transactions, snapshots, forks, and SQLite's errors in plain words.
 
-Holding a connection from the beginning to the end of a block, whatever interrupts it.
-
-What the system says about the file of a bank.
-
-One connection to one file: pragmas, transactions, and errors in our own words.
-
-Many rows by one statement, which takes a third less time than a statement for each.
+`SqliteStore` and the other modules of this room run all SQL through `Connection`. Threads may share a connection:
+whoever uses it holds `Connection.lock`. This module knows nothing of events or memories.
 """
 
 from __future__ import annotations
@@ -14,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from itertools import chain
-from types import TracebackType
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import apsw
 
@@ -40,31 +32,29 @@ if TYPE_CHECKING:
 
     from skep.storage.schema import StandIns
 
+    class Trace(Protocol):
+        """Called with every statement that is run; used to count work in tests."""
+
+        def __call__(self, sql: str, bindings: Any, /) -> None:
+            """One statement, about to run."""
+
 
 FAILED = (apsw.Error, UnicodeDecodeError)
-"""What reading a file may raise; the second is text that is none, which only damage leaves."""
+"""Errors that reading a file may raise; the second comes from text that damage has left undecodable."""
+MEMORY = ":memory:"
 
 
-class translated:
-    """SQLite's errors, in words that say what to do."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, FAILED):
-            raise explained(error, self._path) from error
+@contextlib.contextmanager
+def translated(path: str) -> Generator[None]:
+    """Turn SQLite's errors into errors that say what to do."""
+    try:
+        yield
+    except FAILED as error:
+        raise explained(error, path) from error
 
 
 def explained(error: apsw.Error | UnicodeDecodeError, path: str) -> StorageError:
-    """One of SQLite's errors, in words that say what to do."""
+    """One of SQLite's errors, as an error that says what to do."""
     match error:
         case apsw.BusyError():
             return BusyError(
@@ -93,6 +83,8 @@ def explained(error: apsw.Error | UnicodeDecodeError, path: str) -> StorageError
             return ReadOnlyError(f"access to {path} was refused; check its permissions")
         case apsw.ConnectionClosedError() | apsw.CursorClosedError():
             return ClosedError(f"{path} was closed; open the bank again with `Bank.open`")
+        case apsw.ConstraintError():
+            return StorageError(f"{path} holds this already ({error}); nothing was written")
         case apsw.SQLError() if "no such table" in str(error):
             return StorageError(
                 f"the form of {path} is no longer the one that it was opened in ({error}): a newer skep has changed it;"
@@ -102,149 +94,13 @@ def explained(error: apsw.Error | UnicodeDecodeError, path: str) -> StorageError
             return StorageError(f"{path}: {error}")
 
 
-class Held(ABC):
-    """What holds the connection from the beginning to the end of a block; a generator would cost twice as much."""
-
-    __slots__ = ("_begun", "_c", "_outermost")
-    _begun: bool | None
-    _c: Connection
-    _outermost: bool
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        interrupt = error
-        try:
-            self._end(failed=error is not None)
-        except BaseException as problem:
-            interrupt = problem
-            if isinstance(problem, apsw.Error):
-                raise explained(problem, self._c.path) from problem
-            raise
-        finally:
-            if interrupt is None or isinstance(interrupt, Exception):
-                self._c.lock.release()
-            else:
-                self._left()
-        if isinstance(error, FAILED):
-            raise explained(error, self._c.path) from error
-
-    def _left(self, error: BaseException | None = None) -> None:
-        """After an interrupt, which may come right after the lock was taken, or right after SQLite has begun.
-
-        Who came first leaves nothing open and nothing locked.
-        """
-        if self._outermost and self._c.mine and not isinstance(error, apsw.Error | StorageError):
-            self._c.abandon()
-        while self._c.mine:
-            self._c.lock.release()
-            if not self._outermost:
-                break
-
-    @abstractmethod
-    def _end(self, *, failed: bool) -> None: ...
-
-
-class Transaction(Held):
-    """See `Connection.transaction`; every write goes through one."""
-
-    __slots__ = ("_apart",)
-
-    def __init__(self, connection: Connection, *, apart: bool) -> None:
-        self._c, self._apart, self._begun = connection, apart, None
-
-    def __enter__(self) -> None:
-        connection = self._c
-        outermost = self._outermost = not connection.mine
-        try:
-            connection.lock.acquire()
-            if connection.db.in_transaction and outermost:
-                connection.abandon()
-            self._begun = connection.begin(apart=self._apart)
-        except BaseException as error:
-            self._left(error)
-            if isinstance(error, apsw.Error):
-                raise explained(error, connection.path) from error
-            raise
-
-    def _end(self, *, failed: bool) -> None:
-        self._c.finish(self._begun, failed=failed)
-
-
-class Impatient(Held):
-    """See `Connection.impatient`; counting uses goes through one."""
-
-    __slots__ = ("_milliseconds",)
-
-    def __init__(self, connection: Connection, milliseconds: int) -> None:
-        self._c, self._milliseconds = connection, milliseconds
-
-    def __enter__(self) -> None:
-        self._outermost = not self._c.mine
-        try:
-            self._c.lock.acquire()
-            self._c.wait_for(self._milliseconds)
-        except BaseException:
-            self._left()
-            raise
-
-    def _end(self, *, failed: bool) -> None:
-        del failed
-        self._c.wait_for()
-
-
-class Snapshot(Held):
-    """See `Connection.snapshot`; every recall goes through one."""
-
-    __slots__ = ()
-
-    def __init__(self, connection: Connection) -> None:
-        self._c, self._begun = connection, False
-
-    def __enter__(self) -> None:
-        self._outermost = not self._c.mine
-        try:
-            self._c.lock.acquire()
-            self._begun = self._c.begin_reading(outermost=self._outermost)
-        except BaseException as error:
-            self._left(error)
-            if isinstance(error, FAILED):
-                raise explained(error, self._c.path) from error
-            raise
-
-    def _end(self, *, failed: bool) -> None:
-        del failed
-        if self._begun:
-            self._c.finish_reading()
-
-
-def from_anywhere(path: str) -> str:
-    """A path that means the same file from whatever folder; as it is written, for `..` after a link leads elsewhere."""
+def absolute(path: str) -> str:
+    """A path that means the same file from whatever folder; `..` stays, for after a link it leads elsewhere."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
-class Place:
-    """The file that a name led to, and whether it still does. Every write and every recall asks."""
-
-    __slots__ = ("_file", "_path")
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file = _file_at(path)
-
-    def holds(self) -> bool:
-        """Whether the name leads there still. Who may not look there, or not now, has not seen it go."""
-        file = self._file
-        if file is None:
-            return True
-        try:
-            return _file_at(self._path) == file
-        except OSError:
-            return True
-
-
-def _file_at(path: str) -> tuple[int, int] | None:
-    """Which file a name leads to; None if it leads nowhere, and where an open file keeps its name anyway."""
+def file_at(path: str) -> tuple[int, int] | None:
+    """Device and inode of the file under a name; None if there is none, and where an open file keeps its name."""
     if os.name == "nt":
         return None
     try:
@@ -254,80 +110,124 @@ def _file_at(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def unchanging(path: str) -> bool:
-    """Whether a file lies where nobody can write, and is complete: SQLite then needs no shared memory beside it."""
-    try:
-        closed = os.statvfs(path).f_flag & os.ST_RDONLY
-        return bool(closed) and not (os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"))
-    except (OSError, AttributeError):  # not there, or a system without such flags
-        return False
-
-
-if TYPE_CHECKING:
-
-    class Counted(Protocol):
-        """Called with every statement that is run; used to count work in tests."""
-
-        def __call__(self, sql: str, bindings: Any, /) -> None:
-            """One statement, about to run."""
-
-
-MEMORY = ":memory:"
-PREPARED = 512
-"""Statements that stay prepared. They make room in the order in which they were last run, so what a write runs is still
-there after fifty recalls; with the usual hundred it would be prepared again after ten."""
-LOOK = "SELECT 1 FROM sqlite_schema LIMIT 0"
-"""A read, of nothing: SQLite takes a look at the file."""
-UNSHARED = apsw.SQLITE_OPEN_NOMUTEX
-"""SQLite takes no lock of its own for a connection: it would do so several times for every value that is read, and
-whoever uses the handle holds `Connection.lock` anyway. To look whether a transaction is open needs neither."""
-
-
 class Connection:
-    """A connection that is safe to share between threads and notices a fork."""
+    """A connection that threads may share, and that notices a fork and a file that was moved away."""
 
     def __init__(
         self, path: str, *, busy_seconds: float, read_only: bool = False, cut_short: bool = False
     ) -> None:
         self.path = path
-        self.read_only = read_only
-        self._cut = cut_short and read_only
-        """Whether the file may be shorter than it says and is read as far as it goes; never where it is written."""
-        self._busy_ms = int(busy_seconds * 1000)
-        self.lock = threading.RLock()
-        self._came_along = False
-        """Whether the handle is a parent's, that came with a fork."""
-        self.trace: Counted | None = None
-        self._ahead = False
-        self.moment = 0
-        """The number of the snapshot that is being read, 0 outside of one: while it stands, nothing changes."""
-        self._moments = 0
-        self._turns = 0
-        """How often what was read may have become untrue: somebody else wrote, a part was rolled back, a fork."""
-        self._noticed = -1
-        """SQLite's number of the file's content when that was last looked at, or last changed by a commit here."""
-        self.version: int | None = None
-        """What others had written when this transaction began: it cannot change while that lasts."""
-        self._left = False
-        """Whether the handle that came with a fork was let go."""
-        self._closed = False
-        self._stand_ins: StandIns | None = None
-        self.where = path if path == MEMORY else from_anywhere(path)
+        self.where = path if path == MEMORY else absolute(path)
         """The path from whatever folder."""
-        self._place: Place | None = None
-        """Which file was opened, where the system says so."""
+        self.read_only = read_only
+        self.lock = threading.RLock()
+        self.trace: Trace | None = None
+        self._cut_short = cut_short and read_only
+        """The file may be shorter than it says and is read as far as it goes; never where it is written."""
+        self._busy_ms = int(busy_seconds * 1000)
+        self._depth = 0
+        """Transactions and snapshots that are open, one inside the other."""
+        self._reading = False
+        """The open transaction is a snapshot."""
+        self._changes = 0
+        """Rises whenever something that was read may not be true any more."""
+        self._noticed = -1
+        """SQLite's number of the content of the file when that was last looked at, or last changed here."""
+        self._looked = False
+        """Others' writes were asked for in the open transaction or snapshot: there are no more until it ends."""
+        self._others = 0
+        """Rises whenever another connection has written."""
+        self._write_ahead = False
+        self._stand_ins: StandIns | None = None
+        self._immutable = False
+        self._closed = self._came_along = self._left_behind = False
+        self._file: tuple[int, int] | None = None
+        """The file that was opened."""
         self._db: Any = self._connect()
-        self._cursor: Any = self._db.cursor()
-        """For statements that are over when they return; a new one for each costs as much as a small statement."""
         runtime.hold(self.lock)
         runtime.watch(self)
 
+    # Opening and closing
+
     @property
     def db(self) -> Any:
-        """The handle, which is this process's own."""
+        """The handle of SQLite, which is this process's own."""
         if self._came_along:
-            self._after_fork()
+            self._reopen_after_fork()
         return self._db
+
+    def _connect(self) -> Any:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        with translated(self.path):
+            db: Any = self._connect_to_read() if self.read_only else apsw.Connection(self.where, flags=flags)
+            db.set_busy_timeout(self._busy_ms)
+            # Statements stay prepared whatever is bound to them; otherwise SQLite prepares many anew at every call.
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            # The schema of a file from elsewhere is not trusted: nothing in it may call functions with side effects.
+            # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
+            db.execute(
+                "PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON"
+            ).fetchall()
+            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
+            if self._stand_ins is not None:
+                self._stand_ins.begin(db)
+        with contextlib.suppress(OSError):
+            self._file = None if self.path == MEMORY else file_at(self.where)
+        return db
+
+    def _connect_to_read(self) -> Any:
+        """Open for reading. Where SQLite may not put its files beside a complete file, it is read as one that stays."""
+        self._immutable = False
+        db: Any = apsw.Connection(self.where, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            self._look(db)
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            db.close(True)
+            if self._write_ahead_log_is_used():
+                raise
+            name = f"file:{quote(self.where)}?immutable=1"
+            db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            self._look(db)
+            self._immutable = True
+        return db
+
+    def _look(self, db: Any) -> None:
+        """Have SQLite look at a file that is only read. It refuses one that is too short, unless told not to."""
+        if self._cut_short:
+            db.execute("PRAGMA writable_schema=ON").fetchall()
+        db.execute("PRAGMA schema_version").fetchall()
+
+    def _write_ahead_log_is_used(self) -> bool:
+        """True if there is a write-ahead log with content: the file alone is then not complete."""
+        log = f"{self.where}-wal"
+        return os.path.exists(log) and os.path.getsize(log) > 0
+
+    def read_as_it_is(self, stand_ins: StandIns) -> None:
+        """Read through views, now and on every later handle of this connection."""
+        stand_ins.begin(self.db)
+        self._stand_ins = stand_ins
+
+    @property
+    def older(self) -> bool:
+        """True if the file has an older form and is read through views."""
+        return self._stand_ins is not None
+
+    def write_ahead(self) -> None:
+        """Switch to write-ahead logging, synced to disk at every commit."""
+        self._write_ahead = self.path != MEMORY
+        if self._write_ahead:
+            with translated(self.path):
+                self.db.execute(
+                    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864"
+                ).fetchall()
+
+    def close(self) -> None:
+        """Release the file."""
+        with self.lock:
+            self._closed = True
+            self._db.close(True)
+
+    # Forks and moved files
 
     def forked(self) -> None:
         """In a child: let go of the parent's handle.
@@ -336,340 +236,217 @@ class Connection:
         parent would then find itself alone on leaving, and delete the log that the child writes to.
         """
         self._came_along = True
-        if self._closed or self._left or self.path == MEMORY:
+        if self._closed or self._left_behind or self.path == MEMORY:
             return
         if runtime.missed(self.lock) or self._db.in_transaction:
             return  # closing what is in use would harm the parent
         self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the log is the parent's to empty
         self._db.close(True)
-        self._left = True
+        self._left_behind = True
 
-    def _connect(self) -> Any:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | UNSHARED
-        with translated(self.path):
-            db: Any = (
-                self._connect_to_read()
-                if self.read_only
-                else apsw.Connection(self.where, flags=flags, statementcachesize=PREPARED)
+    def _reopen_after_fork(self) -> None:
+        """In a child, before the first statement: SQLite's locks do not survive a fork, so open the file anew."""
+        if self._closed:
+            return
+        if self.path == MEMORY:
+            raise StorageError("an in-memory bank cannot be used after a fork; open a new one in the child")
+        if not self._left_behind:
+            raise StorageError(
+                f"{self.path} was in use at the moment of the fork, so a child cannot use it; fork between calls"
             )
-            db.set_busy_timeout(self._busy_ms)
-            # Statements stay prepared whatever is bound to them; otherwise many are prepared again at every call.
-            db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-            # Read to the end: a pragma that answers with a row keeps those after it from being run.
-            db.execute(
-                "PRAGMA secure_delete=ON; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY"
-            ).fetchall()
-            # Not memory-mapped: a file cut short by somebody else would end the process instead of raising an error.
-            db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
-            if self._stand_ins is not None:
-                self._stand_ins.begin(db)
-        with contextlib.suppress(OSError):
-            self._place = None if self.path == MEMORY else Place(self.where)
-        return db
+        self._refuse_moved()  # opening it would make an empty one in its place
+        self._came_along = self._left_behind = self._reading = False
+        self._depth = 0
+        self._changes += 1
+        self._db = self._connect()
+        if self._write_ahead:
+            self.write_ahead()
 
     @property
     def moved(self) -> bool:
-        """Whether the file that was opened is no longer the one under its name: nobody else would see a write to it."""
+        """True if the file that was opened is no longer the one under its name: nobody else would see a write to it."""
         try:
-            self._stay()
+            self._refuse_moved()
         except MovedError:
             return True
         return False
 
-    def _stay(self) -> None:
-        if self._stand_ins is not None and self.mine and not self._left and self._stand_ins.follow(self._db):
-            self._turn()
-        if self._place is None or self._place.holds():
+    def _refuse_moved(self) -> None:
+        """Raise if the name leads to another file. Whoever may not look there has not seen it go."""
+        if self._file is None or self._closed:
             return
-        raise MovedError(
-            f"{self.path} was moved, deleted or replaced while it was open, and nothing was written to it; open the"
-            " bank again"
-        )
+        with contextlib.suppress(PermissionError):
+            if file_at(self.where) != self._file:
+                raise MovedError(
+                    f"{self.path} was moved, deleted or replaced while it was open, and nothing was written to it;"
+                    " open the bank again"
+                )
 
-    def _connect_to_read(self) -> Any:
-        """For reading: as it is, or where nobody can write and SQLite may not make its files, as one that stays."""
-        db: Any = apsw.Connection(
-            self.where, flags=apsw.SQLITE_OPEN_READONLY | UNSHARED, statementcachesize=PREPARED
-        )
-        try:
-            self._look(db)
-        except apsw.CantOpenError:
-            if not unchanging(self.where):
-                raise
-            from urllib.parse import quote
-
+    def _begin_to_read(self) -> None:
+        """Before a read outside of every transaction: is it still this file, in this form, and complete?"""
+        db = self.db
+        self._refuse_moved()
+        if self._stand_ins is not None and self._stand_ins.follow(db):
+            self._changes += 1
+        if (
+            self._immutable and self._write_ahead_log_is_used()
+        ):  # somebody with more rights has begun to write
             db.close(True)
-            name = f"file:{quote(self.where)}?immutable=1"
-            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI | UNSHARED
-            db = apsw.Connection(name, flags=flags, statementcachesize=PREPARED)
-            self._look(db)
-        return db
+            self._db = self._connect()
+            self._changes += 1
 
-    def _look(self, db: Any) -> None:
-        """Have SQLite look at a file that is only read. Of one that is too short it refuses all, unless told not to."""
-        if self._cut:
-            db.execute("PRAGMA writable_schema=ON").fetchall()
-        db.execute("PRAGMA schema_version").fetchall()
-
-    def read_as_it_is(self, stand_ins: StandIns) -> None:
-        """Read through views, now and on every later handle of this connection, such as one that a child opens."""
-        stand_ins.begin(self.db)
-        self._stand_ins = stand_ins
-
-    def log_ahead(self) -> None:
-        """Switch to write-ahead logging, synced to disk at every commit."""
-        self._ahead = self.path != MEMORY
-        if self._ahead:
-            with translated(self.path):
-                self.db.execute(
-                    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864"
-                ).fetchall()
+    # Statements
 
     def execute(self, sql: str, bindings: Any = ()) -> Any:
-        """Run one statement."""
+        """Run one statement and return its cursor. The caller holds the lock."""
         if self.trace is not None:
             self.trace(sql, bindings)
         return self.db.execute(sql, bindings)
 
-    def run(self, sql: str, bindings: Any = ()) -> None:
-        """Run one statement that answers nothing; the caller holds the lock."""
+    def execute_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each of some rows. The caller holds the lock."""
         if self.trace is not None:
-            self.trace(sql, bindings)
-        if self._came_along:
-            self._after_fork()
-        self._cursor.execute(sql, bindings)
-
-    def insert_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows by the statement for one, which ends with its values. The caller holds the lock."""
-        if len(rows) == 1:  # as most writes have it
-            self.run(sql, rows[0])
-            return
-
-        for statement, some in together(sql, rows):
-            if self.trace is not None:
-                for each in some:
-                    self.trace(statement, each)
-            if self._came_along:
-                self._after_fork()
-            self._cursor.executemany(statement, some)
+            rows = list(rows)
+            for row in rows:
+                self.trace(sql, row)
+        self.db.executemany(sql, rows)
 
     def rows(self, sql: str, bindings: Any = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query, under the lock, with errors translated."""
+        """All rows of a query."""
         try:
             with self.lock:
-                if not self.moment and not self.db.in_transaction:
-                    self._stay()
-                return self._all(sql, bindings)
+                if not self._depth:
+                    self._begin_to_read()
+                return self.execute(sql, bindings).fetchall()
         except FAILED as error:
             raise explained(error, self.path) from error
 
     def one(self, sql: str, bindings: Any = ()) -> Any:
-        """The first column of the only row, or None."""
-        try:
-            with self.lock:
-                if not self.moment and not self.db.in_transaction:
-                    self._stay()
-                found = self._all(sql, bindings)
-                return found[0][0] if found else None
-        except FAILED as error:
-            raise explained(error, self.path) from error
+        """The first column of the first row, or None."""
+        found = self.rows(sql, bindings)
+        return found[0][0] if found else None
 
-    def _all(self, sql: str, bindings: Any) -> list[tuple[Any, ...]]:
-        if self.trace is not None:
-            self.trace(sql, bindings)
-        if self._came_along:
-            self._after_fork()
-        return self._cursor.execute(sql, bindings).fetchall()
+    # Transactions
 
-    def transaction(self, *, apart: bool = False) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def transaction(self, *, apart: bool = False) -> Generator[None]:
         """Everything inside is written, or nothing is. Nested use joins the outer one.
 
         Args:
             apart: Nested, it can fail alone, whatever the outer one does. In a snapshot it always can.
         """
-        return Transaction(self, apart=apart)
+        with self.lock, translated(self.path):
+            if self._depth and not apart and not self._reading:
+                yield
+            elif self._depth:
+                with self._opened("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part; RELEASE part"):
+                    yield
+            else:
+                self._roll_back_leftover()
+                self._refuse_moved()
+                with self._opened("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"):
+                    yield
 
-    def begin(self, *, apart: bool) -> bool | None:
-        """Begin a transaction (True), a part that can fail alone (False), or join what is under way (None).
-
-        Whoever asks has asked for the handle, which is this process's own then.
-        """
-        if not self._db.in_transaction:
-            self._stay()
-            self.run("BEGIN IMMEDIATE")
-            self._notice()
-            return True
-        if apart or self.moment:
-            self.run("SAVEPOINT part")
-            return False
-        return None
-
-    def finish(self, begun: bool | None, *, failed: bool) -> None:
-        """End what was begun. A part that fails leaves nothing behind, whatever the whole does."""
-        if begun is None:
-            return
-        if begun and failed:
-            self._undo()
-        elif begun:
-            self.commit()
-            self._noticed = self._db.data_version()  # what has changed since it began is our own
-        elif failed:
-            self._turn()
-            if self.db.in_transaction:  # SQLite itself ends it when the disk is full
-                self.run("ROLLBACK TO part")
-                self.run("RELEASE part")
-        else:
-            self.run("RELEASE part")
-
-    def commit(self) -> None:
-        """End what was begun well; where that fails, nothing of it is left."""
+    @contextlib.contextmanager
+    def _opened(self, begin: str, commit: str, roll_back: str) -> Generator[None]:
+        """A transaction or a part of one; after a failure nothing of it is left."""
+        was_reading, self._reading = self._reading, False
+        self._depth += 1
+        begun = False
         try:
-            self.run("COMMIT")
-        except apsw.Error:
-            self._undo()
+            self.execute(begin)
+            begun = True
+            if self._depth == 1:
+                self._looked = False
+                self._notice_others()
+            yield
+            self.execute(commit)
+            if self._depth == 1:
+                self._noticed = self.db.data_version()  # what has changed since it began is our own
+        except BaseException:
+            if begun and self.db.in_transaction:  # SQLite itself ends it when the disk is full
+                self.execute(roll_back)
             raise
+        finally:
+            self._depth -= 1
+            self._reading = was_reading
+            self._changes += 1
 
-    def _notice(self) -> int:
-        """What others have written, as of what is being read; to be asked after something was read."""
-        number = self._db.data_version()
-        if number != self._noticed:
-            self._noticed = number
-            self._turns += 1
-        self.version = self._turns
-        return self._turns
+    @contextlib.contextmanager
+    def snapshot(self) -> Generator[None]:
+        """Every read inside sees the same moment."""
+        with self.lock, translated(self.path):
+            if self._depth:
+                yield
+                return
+            self._roll_back_leftover()
+            self._begin_to_read()
+            self._depth, self._reading, self._looked = 1, True, False
+            try:
+                self.execute("BEGIN")
+                yield
+            finally:
+                self._depth, self._reading = 0, False
+                if self.db.in_transaction:
+                    self.execute("COMMIT")
 
-    def _undo(self) -> None:
-        self._turn()
+    def _roll_back_leftover(self) -> None:
+        """Roll back what an interrupt left open; what is written later must not become a part of it."""
         if self.db.in_transaction:
-            self.run("ROLLBACK")
+            self._changes += 1
+            self.execute("ROLLBACK")
 
-    def _turn(self) -> None:
-        self._turns += 1
-        self.version = None
+    @contextlib.contextmanager
+    def impatient(self, seconds: float = 0.0) -> Generator[None]:
+        """Inside, wait no longer than this for a lock that another process holds."""
+        with self.lock:
+            self.db.set_busy_timeout(min(self._busy_ms, int(seconds * 1000)))
+            try:
+                yield
+            finally:
+                self.db.set_busy_timeout(self._busy_ms)
 
     @property
-    def mine(self) -> bool:
-        """Whether this thread is inside a transaction or a snapshot already."""
-        return self.lock._is_owned()  # type: ignore[attr-defined]  # pyright: ignore
-
-    def abandon(self) -> None:
-        """Roll back a transaction that an interrupt left open; what is written later must not become a part of it."""
-        if self.db.in_transaction:
-            self.moment = 0
-            self._undo()
-
-    def let_go(self) -> None:
-        """After an interrupt in the outermost transaction of this thread: nothing stays open, nothing stays locked."""
-        with self.lock:  # it may have been let go already, and what is open now may be another thread's
-            self.abandon()
-        while self.mine:
-            self.lock.release()
-
-    def snapshot(self) -> contextlib.AbstractContextManager[None]:
-        """Every read inside sees the same moment."""
-        return Snapshot(self)
-
-    def begin_reading(self, *, outermost: bool) -> bool:
-        """Begin a snapshot; False where what is under way serves as one."""
-        if self.db.in_transaction:
-            if not outermost:
-                return False
-            self.abandon()
-        self._stay()
-        self.run("BEGIN")
-        self.version = None
-        self._moments += 1
-        self.moment = self._moments
-        return True
-
-    def finish_reading(self) -> None:
-        """End the snapshot."""
-        self.moment = 0
-        self.commit()
-
-    def impatient(self, seconds: float = 0.0) -> contextlib.AbstractContextManager[None]:
-        """Inside, a lock that somebody holds is not waited for, or for so long at most."""
-        return Impatient(self, min(self._busy_ms, int(seconds * 1000)))
-
-    def wait_for(self, milliseconds: int | None = None) -> None:
-        """Wait for a lock that somebody holds so long at most; as long as was asked for at first if not said."""
-        self.db.set_busy_timeout(self._busy_ms if milliseconds is None else milliseconds)
+    def in_transaction(self) -> bool:
+        """True inside a transaction or a snapshot."""
+        return self._depth > 0
 
     @property
     def writing(self) -> bool:
-        """Whether a write is under way, so that what is read may not be true in the end."""
-        return not self.moment and self.db.in_transaction
+        """True inside a transaction that writes: what is read may not be true in the end."""
+        return self._depth > 0 and not self._reading
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has written."""
+        with self.lock, translated(self.path):
+            if not self.writing:
+                if not self._depth:
+                    self._begin_to_read()
+                self._notice_others()
+            return self._others
+
+    def state(self) -> int:
+        """A number that changes when anybody has written, and when something read here may not be true any more."""
+        with self.lock:
+            self.data_version()
+            if self.writing:
+                self._changes += 1  # whatever is read now may be taken back
+            return self._changes
+
+    def _notice_others(self) -> None:
+        """Ask SQLite if another connection has written since it was last asked; once in a transaction or snapshot."""
+        if self._depth and self._looked:
+            return
+        self._looked = self._depth > 0
+        db = self.db
+        db.execute("SELECT 1 FROM sqlite_schema LIMIT 0").fetchall()  # SQLite takes a look at the file
+        number = db.data_version()
+        if number != self._noticed:
+            self._noticed = number
+            self._others += 1
+            self._changes += 1
 
     def limit_memory(self, kib: int) -> None:
         """Keep no more of the file in memory than this; for processes that hold many banks."""
         with self.lock:
             self.db.execute(f"PRAGMA cache_size=-{int(kib)}")
-
-    def data_version(self) -> int:
-        """Changes when another connection has written, and when something read here may not be true any more."""
-        try:
-            with self.lock:
-                if self.db.in_transaction and self.version is not None:
-                    return self.version
-                self._cursor.execute(LOOK)
-                return self._notice()
-        except apsw.Error as error:
-            raise explained(error, self.path) from error
-
-    def unmoved(self, version: int) -> bool:
-        """Whether nobody had written since that version when something was last read. Asks SQLite nothing."""
-        return self._turns == version and self._db.data_version() == self._noticed
-
-    def close(self) -> None:
-        """Release the file."""
-        with self.lock:
-            self._closed = True
-            self._db.close(True)
-
-    def _after_fork(self) -> None:
-        """A child must not use its parent's connection: SQLite's locks do not survive a fork."""
-        if self._closed:
-            return
-        if self.path == MEMORY:
-            raise StorageError("an in-memory bank cannot be used after a fork; open a new one in the child")
-        if not self._left:
-            raise StorageError(
-                f"{self.path} was in use at the moment of the fork, so a child cannot use it; fork between calls"
-            )
-        self._stay()  # opening it would make an empty one in its place
-        self._came_along = False
-        self._left = False
-        self._turn()
-        self.moment = 0
-        self._db = self._connect()
-        self._cursor = self._db.cursor()
-        if self._ahead:
-            self.log_ahead()
-
-
-TOGETHER = 25
-"""Rows that one statement inserts; with more nothing is gained."""
-
-
-def together(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
-    """The statements that insert rows, each with its bindings.
-
-    Not for full-text tables: at every statement with several rows they write out what they hold back until the commit.
-
-    Args:
-        sql: The statement for one row; it ends with its values.
-        rows: The bindings of each.
-    """
-    whole = len(rows) - len(rows) % TOGETHER
-    if whole:
-        starts = range(0, whole, TOGETHER)
-        yield _many(sql), [tuple(chain.from_iterable(rows[start : start + TOGETHER])) for start in starts]
-    if whole < len(rows):
-        yield sql, rows[whole:]
-
-
-@lru_cache(maxsize=64)
-def _many(sql: str) -> str:
-    """The statement for one row, for many."""
-    into, values, one = sql.rpartition(" VALUES")
-    return f"{into}{values}{','.join([one] * TOGETHER)}"

@@ -1,6 +1,6 @@
-"""Creating, checking and migrating the file.
+"""The file of a bank: created, checked, migrated and copied. Also other programs' SQLite files, which are only read.
 
-Read other programs' SQLite files, and nothing else: they are never written to, not even by a lock file.
+`SqliteStore.open` and `backup` call this. Another program's file is never written to, not even by a lock file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 FIRST_SECONDS = 2.0
-"""How long a file may stay empty while another process makes a bank of it."""
+"""Seconds that a file may stay empty while another process makes a bank of it."""
 READING_SECONDS = 5.0
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 """Thirty-two, so that the rest of a byte is as likely to be any of them."""
@@ -95,7 +95,7 @@ def _refuse_emptied(path: str, *, create: bool) -> None:
 
 
 def _mode(path: str) -> int:
-    """What there is at a path; 0 for nothing."""
+    """The mode of the file at a path; 0 if there is none."""
     try:
         return os.stat(path).st_mode
     except OSError as error:
@@ -131,7 +131,7 @@ def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool)
         elif path != MEMORY and connection.db.readonly("main"):  # SQLite says so when it is too late
             raise ReadOnlyError(f"{path} cannot be written; check its permissions")
         else:
-            connection.log_ahead()
+            connection.write_ahead()
             migrate(connection, copies=copies, busy_seconds=busy_seconds)
     except BaseException:
         connection.close()
@@ -140,7 +140,7 @@ def _connected(path: str, *, busy_seconds: float, read_only: bool, copies: bool)
 
 
 def _open_up(path: str) -> None:
-    """Whoever reads a file that cannot be written leaves files beside it that cannot be either, even when it can."""
+    """Make the files beside a bank writable again: a reader leaves them read-only where the bank was at that time."""
     for beside in (f"{path}-wal", f"{path}-shm"):
         if os.path.exists(beside) and not os.access(beside, os.W_OK) and os.access(path, os.W_OK):
             with contextlib.suppress(OSError):  # not ours; the next write says so
@@ -154,6 +154,7 @@ def _check(connection: Connection) -> None:
         version = connection.db.pragma("user_version")
         if application == APPLICATION_ID:
             _refuse_newer(connection.path, version)
+            _refuse_foreign_schema(connection)
             return
         tables = connection.one("SELECT count(*) FROM sqlite_schema")
         if tables or application:
@@ -162,6 +163,20 @@ def _check(connection: Connection) -> None:
             )
         if connection.read_only:
             raise NotABankError(f"{connection.path} is empty; there is nothing to read")
+
+
+def _refuse_foreign_schema(connection: Connection) -> None:
+    """Refuse a bank that holds a view, a trigger or a virtual table that no skep makes: reading it would run that."""
+    own = " ".join(" ".join(STEPS).split())
+    sql = (
+        "SELECT name, sql FROM sqlite_schema WHERE type IN ('view', 'trigger') OR sql LIKE 'create virtual%'"
+    )
+    strange = [name for name, made in connection.rows(sql) if " ".join(str(made).split()) not in own]
+    if strange:
+        raise NotABankError(
+            f"{connection.path} holds {', '.join(strange[:3])}, which no skep makes, and reading the bank could run it;"
+            " export the memories with the program that made this file, or save the log with `skep export --salvage`"
+        )
 
 
 def _refuse_newer(path: str, version: int) -> None:
@@ -197,6 +212,10 @@ def migrate(connection: Connection, *, copies: bool, busy_seconds: float = 0.0) 
         for number in range(version, VERSION):
             # Read to the end: a pragma that answers would keep the rest of its step from running.
             connection.db.execute(STEPS[number]).fetchall()
+        if 2 < version < 8:  # the newest rows were indexed later, many at a time
+            from skep.storage.full_text import FullText
+
+            FullText(connection).catch_up()
         if version == 0:
             connection.execute("INSERT INTO meta(key, value) VALUES('bank', ?)", (os.urandom(16).hex(),))
             connection.execute("INSERT INTO meta(key, value) VALUES('actor', ?)", (new_actor(),))
@@ -241,7 +260,7 @@ def _place_for(connection: Connection) -> Path:
 
 
 def _standing(bank: Connection | Path) -> tuple[Any, ...] | None:
-    """What tells the states of banks apart; None for a file that is no bank."""
+    """Values that differ between two states of a bank; None for a file that is no bank."""
     if not isinstance(bank, Connection):
         try:
             opened = Connection(str(bank), busy_seconds=1.0, read_only=True)
@@ -362,7 +381,7 @@ MAGIC = b"SQLite format 3\0"
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a file is a SQLite database."""
+    """True if a file is a SQLite database."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -382,6 +401,7 @@ class ForeignFile:
                 f"file:{quote(str(path.resolve()))}?{mode}",
                 flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
             )
+            self._db.execute("PRAGMA trusted_schema=OFF").fetchall()
             self.tables = {str(name): self._columns(str(name)) for (name,) in self._names()}
         except apsw.Error as error:
             raise InvalidInputError(f"{path} is not a readable SQLite file: {error}") from error
@@ -411,7 +431,7 @@ class ForeignFile:
         self.close()
 
     def _names(self) -> list[tuple[Any, ...]]:
-        return list(self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
+        return list(self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"))
 
     def _columns(self, table: str) -> tuple[str, ...]:
         quoted = table.replace('"', '""')

@@ -1,20 +1,17 @@
-"""The SQLite store: one file, the log and the tables derived from it, one transaction per write.
+"""The SQLite store: one file, the event log and the tables derived from it, one transaction per write.
 
-Events of other replicas: which of them are new, which can be taken now, and which have to wait.
-
-Who is at work on a bank: one lease per job, in the bank's file, never replicated.
-
-A lease has an owner and an end. Its owner moves the end while it works; whoever finds the end passed may take the
-lease, so that a crash costs a wait and nothing else.
+The engine opens it and is the only caller above this room; `store.Store` states what it promises. Events of other
+replicas are sorted out here (`arrived`): which are new, which can be taken now, and which have to wait. `Leases` say
+which process works on a job.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 import msgspec
@@ -29,50 +26,34 @@ from skep.storage.memory_rows import searched_text
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
 from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare
+from skep.storage.store import Applied, Embed, Plan
 from skep.storage.vectors import Made, Space
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skep.storage.full_text import Handover
+    from skep.storage.doctor import Counts, Finding
     from skep.storage.memory_tables import Changes, Tables
 
 
-Plan = tuple[str, "dict[str, Any] | Callable[[Sequence[str]], dict[str, Any]]"]
-"""The kind and the body of an event that is about to be written; the body may depend on the ids minted before it."""
-
-Embed = Callable[[Sequence[str], Sequence[Space]], Mapping[int, Made]]
-"""Gives vectors of texts, per space."""
-
 READER_SECONDS = 2.0
-"""How long erasing waits for readers before it is left to a later moment."""
-
-
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of events that came from elsewhere."""
-
-    new: int = 0
-    known: int = 0
-    held: tuple[str, ...] = ()
-    """Events that wait for one before them, or for their time to come."""
-    erased: dict[str, int] = {}
-    forgotten_rows: tuple[int, ...] = ()
-    forgotten: tuple[str, ...] = ()
-    """The memories that these events erased."""
+"""Seconds that erasing waits for readers before it is left to a later moment."""
 
 
 class SqliteStore(Reads):
-    """The truth of one bank. See `storage.base` for the invariants."""
+    """The truth of one bank. `Store` states its promises."""
 
     def __init__(self, connection: Connection, settings: Settings) -> None:
         super().__init__(connection)
         self.settings = settings
         self.read_only = connection.read_only
+        self.lock = connection.lock
+        self.snapshot, self.transaction = connection.snapshot, connection.transaction
+        self.impatient, self.data_version = connection.impatient, connection.data_version
+        self.limit_memory = connection.limit_memory
         self.name, self._named = actor_of(connection)
         """The name in the file; in a copy that has not written yet, that of the original."""
         self.leases = Leases(connection)
-        self._erasing = self.leftover()
-        self._noted = connection.data_version()
 
     @classmethod
     def open(
@@ -104,7 +85,7 @@ class SqliteStore(Reads):
 
     @cached_property
     def tables(self) -> Tables:
-        """What writes down what events mean; many a process only reads."""
+        """The tables derived from events; many a process only reads and never loads their module."""
         from skep.storage.memory_tables import Tables
 
         return Tables(self.connection, self.log, self.vectors)
@@ -131,60 +112,28 @@ class SqliteStore(Reads):
         """True if the file that was opened is no longer the one under its name."""
         return self.connection.moved
 
-    def snapshot(self) -> contextlib.AbstractContextManager[None]:
-        """Every read inside sees the same moment."""
-        return self.connection.snapshot()
-
-    def transaction(self) -> contextlib.AbstractContextManager[None]:
-        """Everything inside is written, or nothing is."""
-        return self.connection.transaction()
-
-    def data_version(self) -> int:
-        """A number that changes when another connection has written."""
-        return self.connection.data_version()
-
-    def limit_memory(self, kib: int) -> None:
-        """Keep no more of the file in memory than this; for processes that hold many banks."""
-        self.connection.limit_memory(kib)
-
     @property
     def actor(self) -> str:
         """The name under which this file writes. A copy draws one of its own when it is first asked for."""
         if not self._named:
             self.name = claim_actor(self.connection)
-            self._named = not self.connection.db.in_transaction  # that may still be rolled back
+            self._named = not self.connection.in_transaction  # that may still be rolled back
         return self.name
 
     # Writing
 
     @contextlib.contextmanager
     def writing(self) -> Generator[None]:
-        """One transaction; what was cached of the state is looked up again afterwards, whatever the end."""
-        self._refuse_read_only()
-        outermost = not self.connection.mine
-        try:
-            with self.connection.transaction(apart=True):
-                try:
-                    self.log.newest.look()
-                    yield
-                except BaseException:
-                    self._came_to_nothing()
-                    raise
-                finally:
-                    self._wrote(beyond=True)
-        except BaseException as error:
-            self._interrupted(error, outermost=outermost)
-            raise
-
-    def _came_to_nothing(self) -> None:
-        """What was written is taken back, and with it what was thought of it."""
-        self._seen = -1
-        self.log.newest.drop()
-
-    def _interrupted(self, error: BaseException, *, outermost: bool) -> None:
-        """Nothing stays locked after an interrupt, which may come between any two steps."""
-        if outermost and not isinstance(error, Exception):
-            self.connection.let_go()
+        """One transaction; nested, a part that can fail alone."""
+        if self.read_only:
+            if self.file is None:
+                raise ReadOnlyError("this is a view of the past, for reading only; write to the bank itself")
+            raise ReadOnlyError(
+                f"{self.connection.path} is open for reading only; check its permissions and those of its folder"
+            )
+        with self.connection.transaction(apart=True):
+            self.log.newest.look()
+            yield
 
     def write(
         self,
@@ -194,59 +143,27 @@ class SqliteStore(Reads):
         embed: Embed | None = None,
         sign: Callable[[Event], bytes] | None = None,
         check: Callable[[], None] | None = None,
-        accept: Callable[[Changes], None] | None = None,
     ) -> tuple[list[Event], Changes]:
         """Append events of our own and everything they mean, in one transaction.
 
         Args:
-            plans: What happened.
+            plans: The events to be.
             now: The wall clock.
             embed: Called with new texts and the spaces; gives vectors per space. Rows without one are queued.
             sign: Signs an event before it is written.
             check: Runs inside the transaction, before anything is written; may raise to refuse.
-            accept: Runs inside the transaction, with what was written; may raise to take it all back.
         """
-        actor = self.name if self._named else self.actor
-        if self.read_only:
-            self._refuse_read_only()
-        connection, newest = self.connection, self.log.newest
-        outermost = not connection.mine
-        beyond = True
-        try:  # what `writing` does; a generator would cost a write as much as two of its statements
-            with connection.transaction(apart=True):
-                try:
-                    newest.look()
-                    if check is not None:
-                        check()
-                    events, bodies = self.log.mint(actor, plans, now)
-                    if sign is not None:
-                        events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
-                    changes = self._take(events, fresh=True, embed=embed, bodies=bodies)
-                    if accept is not None:
-                        accept(changes)
-                    if connection.version != self._noted:
-                        self._take_note()
-                    beyond = changes.beyond or changes.waiting
-                except BaseException:
-                    self._came_to_nothing()
-                    raise
-                finally:
-                    self._wrote(beyond=beyond)
-        except BaseException as error:
-            self._interrupted(error, outermost=outermost)
-            raise
-        if changes.cut is not None:
-            with connection.lock:
-                if not connection.db.in_transaction:  # that may still be rolled back
-                    self.tables.handover.keep(changes.cut)
-        if self._erasing:
+        with self.writing():
+            if check is not None:
+                check()
+            events = self.log.mint(self.actor, plans, now)
+            if sign is not None:
+                events = [msgspec.structs.replace(event, signature=sign(event)) for event in events]
+            changes = self._take(events, fresh=True, embed=embed)
+            erasing = self.leftover()
+        if erasing:
             self.truncate_wal(0.0)
         return events, changes
-
-    def hand_over(self) -> Handover | None:
-        """What was written in bulk since the index was last built, for whoever builds it now."""
-        with self.connection.lock:
-            return self.tables.handover.take() if "tables" in self.__dict__ else None
 
     def apply(
         self,
@@ -270,13 +187,10 @@ class SqliteStore(Reads):
             there = arrived(self.log, events, horizon=horizon, partial=partial)
             self.log.hold([self._scrubbed(event) for event in there.waiting])
             self.log.release(there.ready)
-            changes = (
-                self._take(
-                    [self._scrubbed(e) for e in there.ready], fresh=False, embed=embed, gaps=there.gaps
-                )
-                if there.ready
-                else Changes()
-            )
+            changes = Changes()
+            if there.ready:
+                ready = [self._scrubbed(event) for event in there.ready]
+                changes = self._take(ready, fresh=False, embed=embed, gaps=there.gaps)
         return Applied(
             new=len(there.ready),
             known=there.known,
@@ -289,64 +203,40 @@ class SqliteStore(Reads):
         )
 
     def _scrubbed(self, event: Event) -> Event:
-        """An event about something forgotten arrives without its text."""
+        """An event about something forgotten, without its text."""
         if any(self.is_forgotten(subject) for subject in mentioned(event)):
             return msgspec.structs.replace(event, body=scrubbed_body(event), signature=None)
         return event
 
     def _take(
-        self,
-        events: Sequence[Event],
-        *,
-        fresh: bool,
-        embed: Embed | None,
-        bodies: Sequence[str | None] = (),
-        gaps: bool = False,
+        self, events: Sequence[Event], *, fresh: bool, embed: Embed | None, gaps: bool = False
     ) -> Changes:
-        self.log.insert(events, bodies=bodies, gaps=gaps, fresh=fresh)
+        """Write events and everything they mean. Call inside a transaction."""
+        self.log.insert(events, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
         if changes.created:
-            rows: list[int] = []
-            texts: list[str] = []
-            for row, _, text in changes.created:
-                rows.append(row)
-                texts.append(text)
-            self._embed(rows, texts, self.vectors.add, embed, changes)
+            rows, texts = [row for row, _, _ in changes.created], [text for _, _, text in changes.created]
+            self._embed(rows, texts, embed, changes)
         if changes.retexted:
-            texts = [self._text_of(row) for row in changes.retexted]
-            self._embed(changes.retexted, texts, self.vectors.put, embed, changes)
+            found = self.texts_of(changes.retexted)
+            self._embed(changes.retexted, [found[row] for row in changes.retexted], embed, changes)
         return changes
 
     def _embed(
-        self,
-        rows: Sequence[int],
-        texts: Sequence[str],
-        store: Callable[[int, Sequence[int], Sequence[bytes]], None],
-        embed: Embed | None,
-        changes: Changes,
+        self, rows: Sequence[int], texts: Sequence[str], embed: Embed | None, changes: Changes
     ) -> None:
         """Store the vectors of texts, as far as they can be made at once; the rest is queued."""
-        spaces = self.spaces()
+        spaces = self.vectors.spaces()
         vectors: Mapping[int, Made] = embed(texts, spaces) if embed is not None else {}
         for space in spaces:
             made = vectors.get(space.number)
             if made is None or made.drafts:
                 self.vectors.queue(space.number, rows, made.vectors if made is not None else None)
                 changes.waiting = changes.waiting or space.state == "active"
-                continue
-            store(space.number, rows, made.vectors)
-            if space.state == "active":
-                changes.embedder = space.fingerprint
-
-    def _text_of(self, row: int) -> str:
-        ((title, text),) = self.connection.rows("SELECT title, text FROM memories WHERE row = ?", (row,))
-        return searched_text(title, text)
-
-    def _refuse_read_only(self) -> None:
-        if self.read_only:
-            if self.path is None:
-                raise ReadOnlyError("this is a view of the past, for reading only; write to the bank itself")
-            raise ReadOnlyError(f"{self.connection.path} is open for reading only; check its permissions")
+            else:
+                self.vectors.put(space.number, rows, made.vectors)
+                if space.state == "active":
+                    changes.embedder = space.fingerprint
 
     # Spaces
 
@@ -358,7 +248,6 @@ class SqliteStore(Reads):
         if self.read_only:
             return None
         with self.writing():
-            self._seen = -1
             for space in self.vectors.spaces():
                 if space.fingerprint == fingerprint:
                     return None if space.state == "active" else space
@@ -380,7 +269,6 @@ class SqliteStore(Reads):
         building = self.building_space()
         if building is not None:
             with self.writing():
-                self._seen = -1
                 self.vectors.drop(building.number)
 
     def put_vectors(
@@ -406,13 +294,12 @@ class SqliteStore(Reads):
             known = [s for s in self.vectors.spaces() if s.number == space and s.state == "building"]
             if not known or self.vectors.waiting(space):
                 return False
-            self._seen = -1
             self.vectors.activate(space)
             rows = self.connection.rows("SELECT row FROM memories")
             self.tables.touch(row for (row,) in rows)
         return True
 
-    # Marks: what a local job has seen; never replicated
+    # Marks: how far a local job has come; never replicated
 
     def mark(self, job: str) -> int:
         """The change up to which a job of this file has looked at everything."""
@@ -437,7 +324,7 @@ class SqliteStore(Reads):
         copy_file(self.connection, target, self.alone_with_copies)
 
     def alone_with_copies(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, no other process replaces a copy or erases from one: what one opens, another must not exchange."""
+        """Keep other processes from replacing a copy or erasing from one; what one opens, another must not exchange."""
         return contextlib.nullcontext() if self.read_only else self.connection.transaction()
 
     def backups(self) -> list[Path]:
@@ -451,17 +338,12 @@ class SqliteStore(Reads):
         with self.connection.transaction():
             self.connection.execute("DELETE FROM backups WHERE path = ?", (str(path),))
 
+    # Erasing
+
     def leftover(self) -> bool:
-        """Whether what was forgotten may still stand in the file or its write-ahead log."""
+        """True if what was forgotten may still stand in the file or its write-ahead log."""
         note = "SELECT 1 FROM meta WHERE key = 'erasing'"
         return self.file is not None and self.connection.one(note) is not None
-
-    def _take_note(self) -> None:
-        """Find out whether another process has left something to erase."""
-        version = self.connection.data_version()
-        if version != self._noted:
-            self._erasing = self.leftover()
-            self._noted = version
 
     def truncate_wal(self, seconds: float = READER_SECONDS) -> bool:
         """Move everything from the write-ahead log into the file, and empty it; False if a reader was in the way.
@@ -473,27 +355,50 @@ class SqliteStore(Reads):
         """
         connection = self.connection
         with connection.impatient(seconds), translated(connection.path):
-            if self.file is None or self.read_only or connection.db.in_transaction:
+            if self.file is None or self.read_only or connection.in_transaction:
                 return not self.leftover()
             try:
                 frames, moved = connection.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.BusyError:
-                frames, moved = 1, 0
-        self._erasing = frames != moved
-        if self._erasing != self.leftover():
-            with contextlib.suppress(BusyError, DiskFullError), connection.transaction():
-                connection.execute("DELETE FROM meta WHERE key = 'erasing'")
-                if self._erasing:
-                    connection.execute("INSERT INTO meta(key, value) VALUES('erasing', 1)")
-        return not self._erasing
+                return False
+            if frames == moved and self.leftover():
+                with contextlib.suppress(BusyError, DiskFullError), connection.transaction():
+                    connection.execute("DELETE FROM meta WHERE key = 'erasing'")
+        return frames == moved
+
+    # The bank as a whole
+
+    def examine(self, *, deep: bool = False) -> Iterator[Finding]:
+        """Every finding of the doctor, cheapest checks first. `deep` replays the whole log and compares."""
+        from skep.storage.doctor import examine
+
+        return examine(self, deep=deep)
+
+    def mend(self) -> list[str]:
+        """Rebuild from the log everything that follows from it; the list of what was done."""
+        from skep.storage.doctor import mend
+
+        return mend(self)
+
+    def counts(self) -> Counts:
+        """Figures of one moment."""
+        from skep.storage.doctor import counts
+
+        return counts(self)
+
+    def export_lines(self) -> Iterator[bytes]:
+        """The bank as lines of JSON: a header, then every event in order of arrival."""
+        from skep.storage.bank_export import export_lines
+
+        return export_lines(self)
 
     def copy_to_memory(self) -> SqliteStore:
         """The same bank, in memory, to look at another time."""
         copy = Connection(MEMORY, busy_seconds=self.settings.busy_seconds)
-        with self.connection.snapshot(), translated(self.connection.path):
-            self.connection.one(
-                "SELECT count(*) FROM sqlite_schema"
-            )  # without a moment, others make it begin anew
+        with self.connection.snapshot():
+            self.connection.rows(
+                "SELECT 1 FROM sqlite_schema LIMIT 1"
+            )  # else others make the copy begin anew
             with copy.db.backup("main", self.connection.db, "main") as backup:
                 while not backup.done:
                     backup.step(4096)
@@ -505,7 +410,6 @@ class SqliteStore(Reads):
         with self.writing():
             subjects = self.log.subjects(stamp)
             self.log.cut(stamp)
-            self.log.newest.drop()
             self.log.newest.look()
             self.tables.rebuild(subjects)
 
@@ -518,13 +422,17 @@ class SqliteStore(Reads):
         """Release the file."""
         try:
             # Whoever opens a file that was moved finds the note in it.
-            with contextlib.suppress(ClosedError, MovedError, NewerVersionError):
-                self._take_note()
-                if self._erasing and not self.read_only:
-                    with contextlib.suppress(BusyError, DiskFullError):
-                        self.truncate_wal(0.0)
+            with contextlib.suppress(ClosedError, MovedError, NewerVersionError, BusyError, DiskFullError):
+                if not self.read_only and self.leftover():
+                    self.truncate_wal(0.0)
         finally:
             self.connection.close()
+
+
+if TYPE_CHECKING:
+    from skep.storage.store import Store
+
+    _promise: type[Store] = SqliteStore
 
 
 class Arrived(NamedTuple):
@@ -535,16 +443,16 @@ class Arrived(NamedTuple):
     waiting: list[Event]
     """In the order of actors and counters."""
     known: int
-    """How many were here already."""
+    """The number of those that were here already."""
     gaps: bool
-    """Whether some before these may be missing."""
+    """True if some before these may be missing."""
 
 
 def arrived(log: Log, events: Iterable[Event], *, horizon: int, partial: bool) -> Arrived:
-    """Sort out what came. Call inside a transaction.
+    """Sort out events that came. Call inside a transaction.
 
     Args:
-        log: What is here.
+        log: The events that are here.
         events: Those that came.
         horizon: Later stamps wait for their time.
         partial: Events with a gap before them are taken at once, for it may never be filled.
@@ -594,14 +502,14 @@ FURTHEST = 10.0
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Who works on a job, and until when nobody else may."""
+    """The process that works on a job, and until when no other may."""
 
     owner: str
     until: float
 
 
 class Leases:
-    """Who is at work on a bank: one lease per job, in the bank's file, never replicated.
+    """One lease per job, in the bank's file, never replicated.
 
     A lease has an owner and an end. Its owner moves the end while it works; when the end has passed, anybody may take
     the lease, so that a crash costs a wait and nothing else.

@@ -20,23 +20,19 @@ if TYPE_CHECKING:
 
 SHIFT = 40
 NEAR_UNIT = 0.5
-"""How far the square of a length may be from 1 for a vector to be stored as it is."""
+"""The square of a length may be this far from 1 for a vector to be stored as it is."""
 
 
 def packed(vectors: Singles) -> list[bytes]:
     """Rows as they are stored: of length 1, in half precision, little-endian. The index keeps no more digits."""
     import numpy as np
 
-    if len(vectors) == 1:  # as most writes have it; many at once would be slower for each
-        flat = vectors.ravel()
-        off = abs(flat.dot(flat) - 1.0)
-    else:
-        off = np.abs(np.vecdot(vectors, vectors) - 1.0).max(initial=0.0)
+    off = np.abs(np.vecdot(vectors, vectors) - 1.0).max(initial=0.0)
     if off > NEAR_UNIT:  # numbers far from 1 would be lost
         lengths = np.sqrt(np.vecdot(vectors, vectors, dtype=np.float64))
         vectors = np.divide(vectors, lengths[:, None], where=lengths[:, None] > 0, out=np.zeros_like(vectors))
     whole, size = vectors.astype("<f2").tobytes(), 2 * vectors.shape[1]
-    return [whole] if len(vectors) == 1 else [whole[at : at + size] for at in range(0, len(whole), size)]
+    return [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
 def unpacked(vectors: Sequence[bytes | None], dim: int) -> Singles:
@@ -105,36 +101,32 @@ class Vectors:
 
     def put(self, space: int, rows: Sequence[int], vectors: Iterable[bytes]) -> None:
         """Store vectors, and take their rows out of the queue."""
-        db = self._c.db
-        db.executemany(
+        self._c.execute_many(
             "INSERT OR REPLACE INTO halves(key, vector) VALUES(?,?)",
             [((space << SHIFT) | row, vector) for row, vector in zip(rows, vectors, strict=True)],
         )
-        db.executemany("DELETE FROM pending WHERE space = ? AND row = ?", [(space, row) for row in rows])
-
-    def add(self, space: int, rows: Sequence[int], vectors: Sequence[bytes]) -> None:
-        """Store the vectors of rows that are new, and so were never queued."""
-        first = space << SHIFT
-        pairs = [(first | row, vectors[at]) for at, row in enumerate(rows)]
-        self._c.insert_each("INSERT INTO halves(key, vector) VALUES(?,?)", pairs)
+        self._c.execute_many(
+            "DELETE FROM pending WHERE space = ? AND row = ?", [(space, row) for row in rows]
+        )
 
     def queue(self, space: int, rows: Iterable[int], drafts: Sequence[bytes] | None = None) -> None:
         """Queue rows; their outdated vectors in this space go, or make way for drafts until they are embedded."""
         rows = list(rows)
-        db = self._c.db
         if drafts is None:
-            db.executemany("DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows])
+            self._c.execute_many(
+                "DELETE FROM halves WHERE key = ?", [((space << SHIFT) | row,) for row in rows]
+            )
         else:
-            db.executemany(
+            self._c.execute_many(
                 "INSERT OR REPLACE INTO halves(key, vector) VALUES(?,?)",
                 [((space << SHIFT) | row, vector) for row, vector in zip(rows, drafts, strict=True)],
             )
-        db.executemany(
+        self._c.execute_many(
             "INSERT OR REPLACE INTO pending(space, row) VALUES(?,?)", [(space, row) for row in rows]
         )
 
     def due(self, space: int, now: float) -> bool:
-        """Whether any row may be embedded now."""
+        """True if any row may be embedded now."""
         found = self._c.one("SELECT 1 FROM pending WHERE space = ? AND retry_at <= ? LIMIT 1", (space, now))
         return found is not None
 
@@ -162,7 +154,7 @@ class Vectors:
             f" WHERE p.space = :space AND p.row > :after AND {conditions[which]} ORDER BY p.row LIMIT :limit",
             {"space": space, "now": now, "after": after, "limit": limit},
         )
-        self._c.db.executemany(
+        self._c.execute_many(
             "UPDATE pending SET retry_at = ? WHERE space = ? AND row = ?",
             [(now + lease, space, row) for row, *_ in rows],
         )
@@ -170,24 +162,24 @@ class Vectors:
 
     def release(self, space: int, rows: Iterable[int], lease_end: float) -> None:
         """Give back rows that were claimed, as far as the claim still stands."""
-        self._c.db.executemany(
+        self._c.execute_many(
             "UPDATE pending SET retry_at = 0 WHERE space = ? AND row = ? AND retry_at = ?",
             [(space, row, lease_end) for row in rows],
         )
 
     def failed(self, space: int, rows: Iterable[int], error: str, retry_at: float) -> None:
         """Note that embedding failed, and when to try again."""
-        self._c.db.executemany(
+        self._c.execute_many(
             "UPDATE pending SET attempts = attempts + 1, error = ?, retry_at = ? WHERE space = ? AND row = ?",
             [(error, retry_at, space, row) for row in rows],
         )
 
     def any_waiting(self, space: int) -> bool:
-        """Whether any row waits in a space."""
+        """True if any row waits in a space."""
         return self._c.one("SELECT 1 FROM pending WHERE space = ? LIMIT 1", (space,)) is not None
 
     def waiting(self, space: int) -> int:
-        """How many rows wait in a space."""
+        """The number of rows that wait in a space."""
         return self._c.one("SELECT count(*) FROM pending WHERE space = ?", (space,)) or 0
 
     def last_error(self, space: int) -> str | None:

@@ -18,6 +18,7 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.errors import MissingExtraError
+from skep.retrieval.recall_config import Level
 from skep.tuning.deploy import ready
 from skep.tuning.document_index import read_sources
 from skep.tuning.evaluate import Ask, SteadySearcher, score_queries
@@ -38,6 +39,10 @@ from skep.tuning.workspace import ACTIVE, EvalQuery, EvalSet, Workspace, is_name
 
 MAX_FIELD_VALUES = 12
 """Fields with more values than this are not tried as filters: there would be too many subsets."""
+
+
+COVERAGES = (0.0, 0.5, 1.0, 1.5)
+BARS: tuple[Level, ...] = ("weak", "likely", "strong")
 
 
 class Trial(Protocol):
@@ -65,16 +70,15 @@ def starts(values: Mapping[str, Sequence[str]], *, k: int) -> Iterator[dict[str,
             kept = {f"{field}: {value}": value != left_out for value in known}
             filters.append({**filters[0], f"filter {field}": True, **kept})
     fusions: list[dict[str, Any]] = [
-        {"method": "hybrid", "fusion": fusion, "semantic share": 0.5}
-        for fusion in ("minmax", "weighted", "rrf")
+        {"method": "hybrid", "fusion": fusion, "semantic share": 0.5} for fusion in ("weighted", "rrf")
     ]
     stops: list[dict[str, Any]] = [
-        {"dynamic_k": False, "relative floor": 0.8, "top_k": k},
-        {"dynamic_k": True, "gap factor": 2.0, "min_results": 1, "relative floor": 0.0, "top_k": k},
-        {"dynamic_k": False, "relative floor": 0.0, "top_k": min(2, k)},
+        {"dynamic_k": False, "bar": "strong", "top_k": k},
+        {"dynamic_k": True, "gap factor": 2.0, "min_results": 1, "bar": "weak", "top_k": k},
+        {"dynamic_k": False, "bar": "weak", "top_k": min(2, k)},
     ]
     for fusion, stop, narrowed in product(fusions, stops, filters):
-        yield {**fusion, **narrowed, **stop, "floor": 0.0, "late": 0.0}
+        yield {**fusion, **narrowed, **stop, "coverage": 0.0}
 
 
 def _searched(values: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
@@ -109,7 +113,7 @@ def _retrieval(trial: Trial, base: Retrieval, k: int) -> Retrieval:
     method = trial.suggest_categorical("method", ["hybrid", "keyword", "vector"])
     fusion, weights = base.fusion, base.weights
     if method == "hybrid":
-        fusion = trial.suggest_categorical("fusion", ["rrf", "weighted", "minmax"])
+        fusion = trial.suggest_categorical("fusion", ["rrf", "weighted"])
         share = trial.suggest_float("semantic share", 0.1, 0.9, step=0.1)
         weights = {"semantic": round(share, 2), "lexical": round(1 - share, 2)}
     elif fusion != "rrf":
@@ -120,7 +124,7 @@ def _retrieval(trial: Trial, base: Retrieval, k: int) -> Retrieval:
         fusion=fusion,
         weights=weights,
         top_k=trial.suggest_int("top_k", 1, k),
-        late=trial.suggest_categorical("late", [0.0, 0.25, 0.5, 1.0]),
+        coverage=trial.suggest_categorical("coverage", COVERAGES),
     )
 
 
@@ -153,8 +157,7 @@ def _dynamic_k(trial: Trial, base: DynamicK, top_k: int) -> DynamicK:
 
 
 def _abstention(trial: Trial) -> Abstention:
-    floor = trial.suggest_float("floor", 0.0, 0.6, step=0.05)
-    return _bar(floor, trial.suggest_float("relative floor", 0.0, 0.95, step=0.05))
+    return _bar(trial.suggest_categorical("bar", BARS))
 
 
 def neighbours(
@@ -162,17 +165,15 @@ def neighbours(
 ) -> Iterator[SearchConfig]:
     """Every config that differs from `config` in one choice."""
     replace = msgspec.structs.replace
-    found, cut, bar = config.retrieval, config.dynamic_k, config.abstention
+    found, cut = config.retrieval, config.dynamic_k
     for one in _other_retrievals(found, k):
         detection = base.distraction_detection if one.method == "hybrid" else Detection()
         limit = replace(cut, min_results=min(cut.min_results, one.top_k), max_results=one.top_k)
         yield replace(
             config, retrieval=one, dynamic_k=limit if cut.enabled else cut, distraction_detection=detection
         )
-    for floor in (0.0, *_around(bar.floor, 0.05, 0.0, 0.6)):
-        yield replace(config, abstention=_bar(floor, bar.relative_floor))
-    for relative in (0.0, 0.8, *_around(bar.relative_floor, 0.05, 0.0, 0.95)):
-        yield replace(config, abstention=_bar(bar.floor if bar.enabled else 0.0, relative))
+    for bar in BARS:
+        yield replace(config, abstention=_bar(bar))
     yield replace(config, dynamic_k=replace(base.dynamic_k, enabled=False))
     for factor in (2.0, *_around(cut.gap_threshold_factor, 0.5, 1.25, 5.0)):
         for least in {1, min(2, found.top_k)}:
@@ -197,7 +198,7 @@ def _other_retrievals(found: Retrieval, k: int) -> Iterator[Retrieval]:
     replace = msgspec.structs.replace
     yield replace(found, method="keyword", fusion="weighted")
     yield replace(found, method="vector", fusion="weighted")
-    for fusion in ("rrf", "weighted", "minmax"):
+    for fusion in ("rrf", "weighted"):
         yield replace(found, method="hybrid", fusion=fusion)
     share = found.weights.get("semantic", 0.0) / (sum(found.weights.values()) or 1.0)
     if found.method == "hybrid":
@@ -206,8 +207,8 @@ def _other_retrievals(found: Retrieval, k: int) -> Iterator[Retrieval]:
     for top_k in {1, 2, 3, found.top_k - 1, found.top_k + 1, k}:
         if 1 <= top_k <= k:
             yield replace(found, top_k=top_k)
-    for late in (0.0, 0.25, 0.5, 1.0):
-        yield replace(found, late=late)
+    for coverage in COVERAGES:
+        yield replace(found, coverage=coverage)
 
 
 def _around(value: float, step: float, low: float, high: float) -> list[float]:
@@ -216,10 +217,8 @@ def _around(value: float, step: float, low: float, high: float) -> list[float]:
     return [round(other, 2) for other in near if low <= round(other, 2) <= high]
 
 
-def _bar(floor: float, relative: float) -> Abstention:
-    return Abstention(
-        enabled=floor > 0 or relative > 0, floor=round(floor, 2), relative_floor=round(relative, 2)
-    )
+def _bar(bar: Level) -> Abstention:
+    return Abstention(enabled=True, bar=bar) if bar != "weak" else Abstention()
 
 
 TRIALS = 300
@@ -233,7 +232,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
     ("filters",),
     ("dynamic_k",),
     ("abstention",),
-    ("retrieval.late",),
+    ("retrieval.coverage",),
     ("retrieval.top_k",),
     ("retrieval.method", "retrieval.fusion", "retrieval.weights"),
 )

@@ -29,7 +29,15 @@ from skep.tuning.document_index import IndexReport, Sources, data_version, index
 from skep.tuning.evaluate import Circumstances, Evaluation, Progress, Timer, evaluate, save
 from skep.tuning.findings import Finding, RefusedError, errors_of, refuse_errors
 from skep.tuning.metrics import Interval, Overall, bootstrap_interval, paired_p_value
-from skep.tuning.search_config import Change, SearchConfig, config_hash, difference, recall_settings, to_raw
+from skep.tuning.search_config import (
+    Change,
+    SearchConfig,
+    config_hash,
+    difference,
+    recall_settings,
+    to_raw,
+    without_retired,
+)
 from skep.tuning.validate import check_config, check_evals
 from skep.tuning.workspace import ACTIVE, EvalSet, Split, Workspace, load, offer_values, write_json
 
@@ -66,10 +74,15 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     """The best nUDCG since the last forced deployment, in the same circumstances."""
 
 
+def _readable(record: Any) -> Any:
+    config = record.get("config")
+    return record if config is None else {**record, "config": without_retired(config)}
+
+
 def history(bank: Bank) -> list[Version]:
     """Every deployment, oldest first."""
     kept: dict[str, Any] = bank.settings(KEY)
-    found = (msgspec.convert(value, Version) for value in kept.values())
+    found = (msgspec.convert(_readable(value), Version) for value in kept.values())
     return sorted(found, key=lambda version: version.number)
 
 
@@ -283,7 +296,7 @@ def _against(
     now = candidate.overall
     if not now.latency_ms <= budget:
         what = f"the 95th percentile is {now.latency_ms:.1f} ms, over the budget of {budget:g} ms"
-        fix = "lower pool or late, or raise latency_budget_ms in the eval set"
+        fix = "lower pool, or raise latency_budget_ms in the eval set"
         yield _found("latency-over-budget", candidate, what, fix)
     if deployed is None:
         return
@@ -298,7 +311,7 @@ def _against(
             f"{now.abstained_right} of {now.unanswerable} queries without an answer are left unanswered, "
             f"against {was.abstained_right}"
         )
-        yield _found("abstention-worse", candidate, what, "raise abstention.floor")
+        yield _found("abstention-worse", candidate, what, "raise abstention.bar")
     drop = was.nudcg - now.nudcg
     if drop > _ROUNDING and (drop > TOLERANCE or paired.interval.high < 0):
         what = f"nUDCG {now.nudcg:.3f} against {was.nudcg:.3f} deployed"

@@ -10,15 +10,15 @@ file                                         recall settings
 `retrieval.method`                           `k_words`, `k_vectors`, and which weights count
 `retrieval.pool`                             `k_words` and `k_vectors` where they are used
 `retrieval.fusion`, `weights`, `rrf_k`       the same names
-`retrieval.late` and the other weights of    the same names
-the second look; `temporal`, `currency`
+`retrieval.coverage`, `title`, `guidance`;   the same names
+`temporal`, `updates`
 `retrieval.top_k`, `dynamic_k.max_results`   `limit` and `max_results`: the smaller of the two that apply
 `dynamic_k.enabled`, `gap_threshold_factor`  `dynamic_k`, `cliff`
 `dynamic_k.min_results`                      `min_results`
 `collection`                                 `tags`: its tag, `kinds`: `document`; nothing for `*`
 `filters`                                    `tags`: one group of `field:value` per field
 `distraction_detection`                      `disagreement`; 1, which never flags, when not enabled
-`abstention`                                 `floor`, `relative_floor`; 0 when not enabled
+`abstention`                                 `bar`; `weak`, which withholds nothing, when not enabled
 `selection`                                  `select`, `mmr_lambda`, `similarity`
 ===========================================  ===============================================================
 """
@@ -53,26 +53,8 @@ from skep.tuning.schemas import (
 
 Scalar = str | int | float | bool
 FilterValue = Annotated[str, Meta(max_length=150)] | int | float | bool
-SECOND_LOOK = (
-    "late",
-    "close",
-    "coverage",
-    "numbers",
-    "contrast",
-    "peers",
-    "subject",
-    "another",
-    "author",
-    "title",
-    "bridge",
-    "wanted",
-    "guidance",
-    "thread",
-    "home",
-    "echo",
-    "context",
-)
-"""Weights of what is looked at on the short list; the same names in a config file and in a recall config."""
+SECOND_LOOK = ("coverage", "title", "guidance")
+"""Weights of features besides words and meaning; the same names in a config file and in a recall config."""
 OUTSIDE_RECALL_CONFIG = ("limit", "tags", "kinds")
 """Keys of the recall settings that narrow a recall rather than rank it; `RecallConfig` does not have them."""
 
@@ -88,9 +70,9 @@ class Retrieval(_Section, frozen=True, kw_only=True):
         Literal["keyword", "vector", "hybrid"], Meta(description="Words, meaning, or both.")
     ] = "hybrid"
     top_k: Annotated[Count, Meta(description="At most this many results.")] = 10
-    fusion: Annotated[
-        Literal["rrf", "weighted", "minmax"], Meta(description="How words and meaning are combined.")
-    ] = "rrf"
+    fusion: Annotated[Literal["rrf", "weighted"], Meta(description="How words and meaning are combined.")] = (
+        "rrf"
+    )
     rrf_k: Annotated[
         Many, Meta(description="With rrf: larger values flatten the advantage of the first ranks.")
     ] = 60
@@ -99,55 +81,19 @@ class Retrieval(_Section, frozen=True, kw_only=True):
         Meta(description="Weight per signal; only their proportions count."),
     ] = msgspec.field(default_factory=lambda: {"semantic": 1.0, "lexical": 1.0})
     pool: Annotated[Many, Meta(description="How many candidates each of words and meaning may bring.")] = 100
-    late: Annotated[
-        Weight, Meta(description="Weight of late interaction on the short list; 0 leaves it out.")
-    ] = 0.0
-    close: Annotated[Weight, Meta(description="Weight of words of the query standing close together.")] = 0.0
     coverage: Annotated[
         Weight, Meta(description="Weight of how much of the query a result holds at all.")
     ] = 0.0
-    numbers: Annotated[Weight, Meta(description="Weight of holding what the query gives in digits.")] = 0.0
-    contrast: Annotated[
-        Weight, Meta(description="Weight of what sets a result apart from the short list.")
-    ] = 0.0
-    peers: Annotated[Weight, Meta(description="Weight of being close to another result that ranks high.")] = (
-        0.0
-    )
-    subject: Annotated[Weight, Meta(description="Weight of a name of the query at the head of a result.")] = (
-        0.0
-    )
-    another: Annotated[
-        Weight, Meta(description="Weight against opening with another than the query names.")
-    ] = 0.0
-    author: Annotated[
-        Weight, Meta(description="Weight of the query naming the agent that wrote a result.")
-    ] = 0.0
     title: Annotated[Weight, Meta(description="Weight of the query naming what a result is headed with.")] = (
-        0.0
-    )
-    bridge: Annotated[
-        Weight, Meta(description="Weight of being headed with what the first results name.")
-    ] = 0.0
-    wanted: Annotated[Weight, Meta(description="Weight of holding the kind of answer that is asked for.")] = (
         0.0
     )
     guidance: Annotated[
         Weight, Meta(description="Weight of saying how such a question is to be answered.")
     ] = 0.0
-    thread: Annotated[Weight, Meta(description="Weight of following a better result in one session.")] = 0.0
-    home: Annotated[
-        Weight, Meta(description="Weight of belonging where most of the first results belong.")
-    ] = 0.0
-    echo: Annotated[Weight, Meta(description="Weight of holding words that the first results share.")] = 0.0
-    context: Annotated[
-        Weight, Meta(description="Weight of the words of neighbours in time; 0 leaves it out.")
-    ] = 0.0
     temporal: Annotated[
         Literal["off", "boost", "filter"], Meta(description="What times named in a query do.")
     ] = "off"
-    currency: Annotated[bool, Meta(description="Newest first among results that give different values.")] = (
-        False
-    )
+    updates: Annotated[bool, Meta(description="A memory that another one updates stands behind it.")] = False
 
 
 class DynamicK(_Section, frozen=True, kw_only=True):
@@ -176,10 +122,9 @@ class Abstention(_Section, frozen=True, kw_only=True):
     """Returning nothing where nothing answers."""
 
     enabled: Annotated[bool, Meta(description="Return nothing where nothing answers.")] = False
-    floor: Annotated[Share, Meta(description="Results with less evidence than this are withheld.")] = 0.2
-    relative_floor: Annotated[
-        Share, Meta(description="Results scoring less than this share of the best are withheld.")
-    ] = 0.0
+    bar: Annotated[
+        Literal["weak", "likely", "strong"], Meta(description="Results below this level are withheld.")
+    ] = "likely"
 
 
 class Selection(_Section, frozen=True, kw_only=True):
@@ -242,6 +187,18 @@ def from_raw(raw: Mapping[str, Any]) -> SearchConfig:
     return msgspec.convert(kept, SearchConfig)
 
 
+def without_retired(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A config that a bank holds, without the keys and the fusion that only earlier versions had."""
+    kept = {key: value for key, value in raw.items() if key in SearchConfig.__struct_fields__}
+    for name, section in (("retrieval", Retrieval), ("abstention", Abstention)):
+        stated = cast("Mapping[str, Any]", kept.get(name, {}))
+        known = section.__struct_fields__
+        kept[name] = {key: value for key, value in stated.items() if key in known and value != "minmax"}
+    if cast("Mapping[str, Any]", raw.get("retrieval", {})).get("fusion") == "minmax":
+        kept["retrieval"]["fusion"] = "weighted"
+    return kept
+
+
 def to_raw(config: SearchConfig) -> dict[str, Any]:
     """The config as the JSON of a file, every key stated; `from_raw` reads it back to an equal config."""
     return cast("dict[str, Any]", msgspec.to_builtins(config))
@@ -297,7 +254,7 @@ def _stated(config: SearchConfig) -> dict[str, Any]:
         "rrf_k": found.rrf_k,
         **{name: getattr(found, name) for name in SECOND_LOOK},
         "temporal": found.temporal,
-        "currency": found.currency,
+        "updates": found.updates,
         "select": config.selection.strategy,
         "mmr_lambda": config.selection.mmr_lambda,
         "similarity": config.selection.similarity,
@@ -305,8 +262,7 @@ def _stated(config: SearchConfig) -> dict[str, Any]:
         "cliff": cut.gap_threshold_factor,
         "min_results": min(cut.min_results, limit),
         "max_results": limit,
-        "floor": config.abstention.floor if abstains else 0.0,
-        "relative_floor": config.abstention.relative_floor if abstains else 0.0,
+        "bar": config.abstention.bar if abstains else "weak",
         "disagreement": config.distraction_detection.disagreement_threshold
         if config.distraction_detection.enabled
         else 1.0,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from skep.bank.shared_base import BULK
+from skep.bank.open_bank import BULK
 from skep.errors import InvalidInputError, NotFoundError
 from skep.integrations.importers.chats import (
     ORIGIN,
