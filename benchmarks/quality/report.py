@@ -36,9 +36,10 @@ ABOUT = """
 `default` on a bank opened with `embedder="static"`. `mem0` is its published scoring (semantic + sigmoid of BM25 over
 the nearest vectors) without its entity boost, which needs its own entity store. `chroma` is Chroma's default: the
 nearest by the cosine of all-MiniLM-L6-v2, the model it downloads at first use (here our int8 copy of it, cosine .993
-to the original). No preset is silent for lack of score: only `bm25` is, where no word matches. Questions of sets with scopes search their scope; "(federated)" asks them
-without: everything in one bank, nothing filtered. `nomiracl_en` has no question with an answer. Weights
-and rules of `default` were chosen while looking at these sets, the others were not: expect less of it elsewhere.
+to the original). No preset is silent for lack of score: only `bm25` is, where no word matches. Questions of sets with
+scopes search their scope; "(federated)" asks them without: everything in one bank, nothing filtered. `nomiracl_en` has
+no question with an answer. Weights and rules of `default` were chosen while looking at these sets, the others were not:
+expect less of it elsewhere.
 """
 
 

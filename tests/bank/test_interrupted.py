@@ -115,5 +115,3 @@ def test_a_lost_word_index_is_seen_and_mended(bank_path: Path) -> None:
 
         assert len(bank.find("alpha", limit=1000)) == 192
         assert all(finding.level == "ok" for finding in bank.doctor() if finding.check == "words")
-
-

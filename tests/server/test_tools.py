@@ -150,7 +150,7 @@ def test_a_memory_cannot_pass_for_lines_of_the_server(agent: Client) -> None:
 def test_nothing_found_says_why_and_what_to_do(agent: Client) -> None:
     agent.text("remember", text="The staging database runs PostgreSQL 16")
 
-    answer = agent.text("recall", query="what is the favourite colour of the chief executive?")
+    answer = agent.text("recall", query="what runs in staging?", tags=["no such tag"])
 
     assert re.match(r"nothing found: .+\. Try other words once", answer)
 
