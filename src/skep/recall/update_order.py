@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skep.clock import AHEAD_SECONDS
+from skep.semantics.find_conflicts import age, older_first
 from skep.semantics.link_graph import UPDATES
 from skep.semantics.pair_judge import update_scores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from skep.model import Link
+    from skep.model import Link, Memory
     from skep.retrieval.candidates import Call, Candidates
 
     Floats = NDArray[np.float64]
@@ -29,6 +31,8 @@ HEAD = 10
 """The first hits that may give their place to an update."""
 POOL = 30
 """The candidates that may be the update of one of them."""
+NEAREST = 6
+"""Older candidates that each newer one is compared with: those nearest in meaning."""
 WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
 WEIGHTS = (0.193, 1.489, 4.347, -1.431, 0.268)
@@ -98,19 +102,17 @@ class UpdateOrder:
         ids = [memory.id for memory in call.sources.memories(pool.rows)] if sure.any() else []
         places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
         for at in places:
-            found[at] = self._decided(ids[pairs.older[at]], ids[pairs.newer[at]])
+            found[at] = self._decided(ids[int(pairs.older[at])], ids[int(pairs.newer[at])])
         return found
 
     def _odds(self, pool: Candidates, call: Call) -> Floats:
         """The log odds that each candidate (column) updates each older one (row)."""
         memories = call.sources.memories(pool.rows)
         odds = np.full((len(pool), len(pool)), -np.inf)
-        fits = np.array([memory.kind != "document" for memory in memories])
-        older, newer = np.nonzero(
-            (pool.created_at[:, None] < pool.created_at[None, :]) & fits[:, None] & fits[None, :]
-        )
+        vectors = call.sources.vectors(pool.rows)
+        older, newer = np.nonzero(_near(vectors, _earlier(memories, call.now)))
         if len(older):
-            texts, vectors = [memory.text for memory in memories], call.sources.vectors(pool.rows)
+            texts = [memory.text for memory in memories]
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
             likely = update_scores(one, other, vectors[older], vectors[newer]).astype(np.float64)
             odds[older, newer] = np.log(np.maximum(likely, 1e-9) / np.maximum(1 - likely, 1e-9))
@@ -121,6 +123,34 @@ class UpdateOrder:
         if call.asked.spans:  # what came later takes no place in an answer about then
             odds[:, pool.created_at >= max(span.end for span in call.asked.spans)] = -np.inf
         return odds
+
+
+def _earlier(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
+    """The memories (columns) that are newer than each (row); documents update nothing and are not updated."""
+    count = len(memories)
+    found = np.zeros((count, count), dtype=bool)
+    ages = [age(memory) for memory in memories]
+    ahead = any(each[0] > now + AHEAD_SECONDS for each in ages)
+    for one in range(count):
+        for other in range(one + 1, count):
+            if "document" in (memories[one].kind, memories[other].kind):
+                continue
+            if ages[one][0] == ages[other][0] and ages[one][1] != ages[other][1]:
+                continue  # of one moment, by two writers
+            first = ages[one] < ages[other]
+            if ahead:
+                first = older_first(memories[one], memories[other], now)[0] is memories[one]
+            found[one, other], found[other, one] = first, not first
+    return found
+
+
+def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of the older memories of each newer one (column) the nearest few."""
+    cosine = np.where(earlier, vectors @ vectors.T, -np.inf)
+    if len(cosine) <= NEAREST:
+        return earlier
+    least = np.partition(cosine, -NEAREST, axis=0)[-NEAREST]
+    return earlier & (cosine >= least)
 
 
 def best_pairs(pool: Candidates, odds: Floats, *, former: bool) -> Pairs:
@@ -141,7 +171,7 @@ def pair_features(pool: Candidates, pairs: Pairs, call: Call) -> Floats:
     raw = np.einsum("ij,ij->i", vectors[older], vectors[newer])
     cosine = np.nan_to_num(call.sources.calibrate(raw.astype(np.float32)).astype(np.float64))
     held = pool.signals.get("coverage", np.zeros(len(pool)))
-    days = (pool.created_at[newer] - pool.created_at[older]) / DAY
+    days = np.maximum(pool.created_at[newer] - pool.created_at[older], 0.0) / DAY
     share = pool.score[newer] / np.maximum(pool.score[older], 1e-6)
     return np.stack([odds, share, cosine, held[older] - held[newer], np.log1p(days)], axis=1)
 
