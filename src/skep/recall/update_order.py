@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from skep.clock import AHEAD_SECONDS
+from skep.retrieval.levels import RIVAL
 from skep.semantics.find_conflicts import age, older_first
 from skep.semantics.link_graph import UPDATES
-from skep.semantics.pair_judge import opposites, update_scores
+from skep.semantics.pair_judge import Pair, judge_many, opposites, update_scores
 from skep.text.terms import STOP, query_terms, terms
 
 if TYPE_CHECKING:
@@ -41,7 +42,13 @@ WEIGHTS = (0.351, 1.906, 1.343, -1.323)
 BIAS = -1.434
 """Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, and the share of the
 question that only the older one holds. The days between them have no say: a bank may be filled in a minute."""
-LIKELY = 0.42
+ALIKE = 0.6
+"""Calibrated cosine from which two texts get a verdict."""
+COPY = 2.0
+"""The log odds of a copy; below those from which a memory is flagged."""
+TIE = 0.5
+"""Log odds that are as good as equal."""
+LIKELY = 0.4
 """The probability from which the newer memory takes the place of the older one."""
 MARKED = 0.95
 """The probability of the comparer from which the older memory is flagged as outdated."""
@@ -49,8 +56,8 @@ CERTAIN = 20.0
 """The log odds of a link."""
 
 
-_name = re.compile(r"(?<=[\w,] )[A-Z][\w'’-]*")
-"""A capitalised word inside a sentence."""
+_name = re.compile(r"(?<=[\w,] )[A-Z][\w'’-]*|\w+(?:[@./:_#-]\w+)+|\w*\d\w*")
+"""A capitalised word inside a sentence, an identifier, or a word with a digit."""
 
 
 class Pairs(NamedTuple):
@@ -79,7 +86,11 @@ class UpdateOrder:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[:HEAD]))
-        pairs = best_pairs(pool, self._odds(pool, call), former=former)
+        odds = self._odds(pool, call)
+        rival = np.zeros(len(found))
+        rival[: len(pool)] = 1.0 / (1.0 + np.exp(-odds.max(axis=1)))
+        found = replace(found, signals=found.signals | {RIVAL: rival})
+        pairs = best_pairs(pool, odds)
         if not len(pairs.older):
             return found
         sure = probability(pair_features(pool, pairs, call)) >= LIKELY
@@ -123,7 +134,8 @@ class UpdateOrder:
             texts = [memory.text for memory in memories]
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
             likely = update_scores(one, other, vectors[older], vectors[newer]).astype(np.float64)
-            odds[older, newer] = np.log(np.maximum(likely, 1e-9) / np.maximum(1 - likely, 1e-9))
+            raw = np.einsum("ij,ij->i", vectors[older], vectors[newer]).astype(np.float32)
+            odds[older, newer] = judged(log_odds(likely), one, other, call.sources.calibrate(raw))
         place = {memory.id: at for at, memory in enumerate(memories)}
         for link in self._links(list(place)):
             if link.rel == UPDATES and link.src in place and link.dst in place:
@@ -131,6 +143,29 @@ class UpdateOrder:
         if call.asked.spans:  # what came later takes no place in an answer about then
             odds[:, pool.created_at >= max(span.end for span in call.asked.spans)] = -np.inf
         return odds
+
+
+def judged(odds: Floats, older: Sequence[str], newer: Sequence[str], cosine: NDArray[np.float32]) -> Floats:
+    """The log odds of updates, those of near texts by the verdict of the comparer where that is surer.
+
+    A copy takes the place of its original, and is no reason to flag it.
+    """
+    near: list[int] = np.flatnonzero(cosine >= ALIKE).tolist()
+    out = odds.copy()
+    verdicts = judge_many([Pair(older[at], newer[at], float(cosine[at])) for at in near])
+    for at, verdict in zip(near, verdicts, strict=True):
+        if verdict.kind == "same":
+            out[at] = max(out[at], COPY)
+        elif verdict.kind != "both":
+            out[at] = max(out[at], float(log_odds(np.array(verdict.probability))))
+        elif verdict.reason == "value":
+            out[at] = -np.inf  # who speaks French may speak German
+    return out
+
+
+def log_odds(probability: Floats) -> Floats:
+    """ln(p / (1 - p)), finite for 0 and 1."""
+    return np.log(np.maximum(probability, 1e-6) / np.maximum(1.0 - probability, 1e-6))
 
 
 def names_apart(question: str, older: str, newer: str) -> bool:
@@ -147,7 +182,7 @@ def names_apart(question: str, older: str, newer: str) -> bool:
     if not alone:
         return False
     named = {term for word in _name.findall(question) for term in query_terms(word)}
-    if any(term in named or not term.isalpha() for term in alone):
+    if alone & named:
         return True
     instead = theirs - mine - STOP
     if len(mine - theirs - STOP) > 1 or len(instead) > 1:
@@ -179,14 +214,14 @@ def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[n
     return earlier & (cosine >= least)
 
 
-def best_pairs(pool: Candidates, odds: Floats, *, former: bool) -> Pairs:
-    """Of each newer memory the one that it most likely updates, where the order of the two would change."""
-    older = odds.argmax(axis=0)
+def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
+    """Of each newer memory the one that it most likely updates."""
+    alike = odds >= odds.max(axis=0) - TIE  # of several values of one thing, the latest is updated
+    older = np.where(alike, pool.rows[:, None], -1).argmax(axis=0)
     newer = np.arange(len(pool))
     best = odds[older, newer]
-    behind = older > newer if former else older < newer
     head = np.minimum(older, newer) < HEAD
-    kept = (best > WORTH) & behind & head
+    kept = (best > WORTH) & head
     return Pairs(older[kept], newer[kept], best[kept])
 
 
