@@ -133,7 +133,7 @@ def _asked(
     def note(found: Candidates, call: Call) -> Candidates:
         pool = found.first(update_order.POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[: update_order.HEAD]))
-        pairs = update_order.best_pairs(pool, odds[np.ix_(pool.rows, pool.rows)], former=former)
+        pairs = update_order.best_pairs(pool, odds[np.ix_(pool.rows, pool.rows)])
         ids = [memory.id.split(".", 1) for memory in call.sources.memories(pool.rows)]
         mine = [each if owner == str(number) else "" for owner, each in ids]
         seen.append(
@@ -141,7 +141,7 @@ def _asked(
                 writer, question.type, former,
                 np.array([each in question.answers for each in mine]),
                 np.array([each in question.near for each in mine]),
-                pairs, update_order.pair_features(pool, pairs, call),
+                pairs, update_order.pair_features(pool, pairs, call.sources.vectors(pool.rows), call),
             )
         )  # fmt: skip
         return found
@@ -152,13 +152,13 @@ def _asked(
 
 
 def fitted(asked: Sequence[Asked]) -> tuple[Array, float]:
-    """Weights and bias of a logistic regression over the pairs of questions about the present."""
+    """Weights and bias of a logistic regression over the pairs of questions about the present that would move."""
     from sklearn.linear_model import LogisticRegression
 
     x, y = [], []
     for each in asked:
         for older, newer, row in zip(each.pairs.older, each.pairs.newer, each.features, strict=True):
-            if not each.former and each.right[older] != each.right[newer]:
+            if not each.former and older < newer and each.right[older] != each.right[newer]:
                 x.append(row)
                 y.append(each.right[newer])
     model = LogisticRegression(C=10, max_iter=2000).fit(np.array(x), np.array(y))

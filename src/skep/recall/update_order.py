@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skep.retrieval.candidates import Call, Candidates
 
     Floats = NDArray[np.float64]
+    Singles = NDArray[np.float32]
 
 HEAD = 10
 """The first hits that may give their place to an update."""
@@ -74,17 +75,25 @@ class UpdateOrder:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[:HEAD]))
-        pairs = best_pairs(pool, self._odds(pool, call), former=former)
+        memories = call.sources.memories(pool.rows)
+        earlier = _earlier(memories, call.now)
+        vectors = call.sources.vectors(pool.rows)
+        pairs = best_pairs(pool, self._odds(pool, call, memories, earlier, vectors))
         if not len(pairs.older):
             return found
-        sure = probability(pair_features(pool, pairs, call)) >= LIKELY
+        sure = probability(pair_features(pool, pairs, vectors, call)) >= LIKELY
         sure |= pairs.odds >= CERTAIN
-        sure &= ~self._settled(pool, pairs, sure, call)
-        if not sure.any():
+        moves = pairs.older > pairs.newer if former else pairs.older < pairs.newer
+        if (sure & moves).any():
+            sure &= ~self._settled(memories, pairs, sure)
+        if not (sure & moves).any():
             return found
+        newest_first = np.argsort(-earlier.sum(axis=0)[pairs.newer], kind="stable")
+        pairs = Pairs(*(column[newest_first] for column in pairs))
+        sure, moves = sure[newest_first], moves[newest_first]
         older, newer = pairs.older[sure].tolist(), pairs.newer[sure].tolist()
         order = placed(older, newer, len(pool), former=former)
-        marked = pairs.odds[sure] >= np.log(MARKED / (1 - MARKED))
+        marked = moves[sure] & (pairs.odds[sure] >= np.log(MARKED / (1 - MARKED)))
         outdated = {
             int(pool.rows[one]): int(pool.rows[other])
             for one, other, certain in zip(older, newer, marked.tolist(), strict=True)
@@ -95,22 +104,26 @@ class UpdateOrder:
         return moved.noted("updates", note=f"{len(older)} among the first {len(pool)}")
 
     def _settled(
-        self, pool: Candidates, pairs: Pairs, sure: NDArray[np.bool_], call: Call
+        self, memories: Sequence[Memory], pairs: Pairs, sure: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
         """The pairs of which somebody has decided that both stay; only those that would move are looked up."""
         found = np.zeros(len(sure), dtype=bool)
-        ids = [memory.id for memory in call.sources.memories(pool.rows)] if sure.any() else []
         places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
         for at in places:
-            found[at] = self._decided(ids[int(pairs.older[at])], ids[int(pairs.newer[at])])
+            found[at] = self._decided(memories[pairs.older[at]].id, memories[pairs.newer[at]].id)
         return found
 
-    def _odds(self, pool: Candidates, call: Call) -> Floats:
+    def _odds(
+        self,
+        pool: Candidates,
+        call: Call,
+        memories: Sequence[Memory],
+        earlier: NDArray[np.bool_],
+        vectors: Singles,
+    ) -> Floats:
         """The log odds that each candidate (column) updates each older one (row)."""
-        memories = call.sources.memories(pool.rows)
         odds = np.full((len(pool), len(pool)), -np.inf)
-        vectors = call.sources.vectors(pool.rows)
-        older, newer = np.nonzero(_near(vectors, _earlier(memories, call.now)))
+        older, newer = np.nonzero(_near(vectors, earlier))
         if len(older):
             texts = [memory.text for memory in memories]
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
@@ -144,7 +157,7 @@ def _earlier(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
     return found
 
 
-def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _near(vectors: Singles, earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Of the older memories of each newer one (column) the nearest few."""
     cosine = np.where(earlier, vectors @ vectors.T, -np.inf)
     if len(cosine) <= NEAREST:
@@ -153,21 +166,21 @@ def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[n
     return earlier & (cosine >= least)
 
 
-def best_pairs(pool: Candidates, odds: Floats, *, former: bool) -> Pairs:
-    """Of each newer memory the one that it most likely updates, where the order of the two would change."""
+def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
+    """Of each newer memory the one that it most likely updates, where one of the two is among the first hits.
+
+    Pairs that stand in the right order are among them: what moves one of the two must not part them.
+    """
     older = odds.argmax(axis=0)
     newer = np.arange(len(pool))
     best = odds[older, newer]
-    behind = older > newer if former else older < newer
-    head = np.minimum(older, newer) < HEAD
-    kept = (best > WORTH) & behind & head
+    kept = (best > WORTH) & (np.minimum(older, newer) < HEAD)
     return Pairs(older[kept], newer[kept], best[kept])
 
 
-def pair_features(pool: Candidates, pairs: Pairs, call: Call) -> Floats:
+def pair_features(pool: Candidates, pairs: Pairs, vectors: Singles, call: Call) -> Floats:
     """One row per pair; the columns are those of `WEIGHTS`."""
     older, newer, odds = pairs
-    vectors = call.sources.vectors(pool.rows)
     raw = np.einsum("ij,ij->i", vectors[older], vectors[newer])
     cosine = np.nan_to_num(call.sources.calibrate(raw.astype(np.float32)).astype(np.float64))
     held = pool.signals.get("coverage", np.zeros(len(pool)))
@@ -182,7 +195,13 @@ def probability(features: Floats) -> Floats:
 
 
 def placed(older: Sequence[int], newer: Sequence[int], count: int, *, former: bool) -> list[int]:
-    """The order of so many candidates in which each newer one stands before its older one, or after it if `former`."""
+    """The order of so many candidates in which each newer one stands before its older one, or after it if `former`.
+
+    Of several that stand before one, the first that is given comes first.
+
+    >>> placed([0, 0], [2, 1], 3, former=False)
+    [2, 1, 0]
+    """
     before: dict[int, list[int]] = {}
     for one, other in zip(older, newer, strict=True):
         first, second = (one, other) if former else (other, one)
@@ -193,7 +212,7 @@ def placed(older: Sequence[int], newer: Sequence[int], count: int, *, former: bo
     def put(place: int) -> None:
         if place not in seen:  # links of users may form a ring
             seen.add(place)
-            for each in sorted(before.get(place, ())):
+            for each in before.get(place, ()):
                 put(each)
             order.append(place)
 
