@@ -225,7 +225,8 @@ def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
     newer = np.arange(len(pool))
     best = odds[older, newer]
     head = np.minimum(older, newer) < HEAD
-    kept = (best > WORTH) & head
+    kept = np.flatnonzero((best > WORTH) & head)
+    kept = kept[np.argsort(-pool.rows[newer[kept]], kind="stable")]  # of several updates of one, the newest comes first
     return Pairs(older[kept], newer[kept], best[kept])
 
 
@@ -246,7 +247,13 @@ def probability(features: Floats) -> Floats:
 
 
 def placed(older: Sequence[int], newer: Sequence[int], count: int, *, former: bool) -> list[int]:
-    """The order of so many candidates in which each newer one stands before its older one, or after it if `former`."""
+    """The order of so many candidates in which each newer one stands before its older one, or after it if `former`.
+
+    Of several that stand before one, the first that is given comes first.
+
+    >>> placed([0, 0], [2, 1], 3, former=False)
+    [2, 1, 0]
+    """
     before: dict[int, list[int]] = {}
     for one, other in zip(older, newer, strict=True):
         first, second = (one, other) if former else (other, one)
@@ -257,7 +264,7 @@ def placed(older: Sequence[int], newer: Sequence[int], count: int, *, former: bo
     def put(place: int) -> None:
         if place not in seen:  # links of users may form a ring
             seen.add(place)
-            for each in sorted(before.get(place, ())):
+            for each in before.get(place, ()):
                 put(each)
             order.append(place)
 
