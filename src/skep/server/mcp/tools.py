@@ -1,4 +1,4 @@
-"""The seven tools of the default profile, and the tools of learning and judging that `full` adds.
+"""The tools of the default profile, and the tools of learning and judging that `full` adds.
 
 A model reads their docstrings. No client answers questions of a server by itself, so doubtful pairs are offered to
 the agent as ordinary work: `pending_judgements` asks, `resolve_judgement` answers; `maintain` asks a judge that the
