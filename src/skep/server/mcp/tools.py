@@ -152,8 +152,8 @@ def recall(
 ) -> str:
     """Find stored memories that answer a question, best first. Call it before you start a task, and before
     you assume a preference, a convention or a past decision. It returns the nearest memories even if none
-    of them is an answer: then say that you do not know. Lines marked with ! are outdated, contested or stale: check them before you rely
-    on them."""
+    of them is an answer: then say that you do not know. Lines marked with ! are outdated, contested or stale:
+    check them before you rely on them."""
     bank = call.bank()
     found = bank.recall(
         query,
