@@ -20,6 +20,7 @@ from skep.filters import Filter
 from skep.model import Memory
 from skep.recall.update_order import UpdateOrder
 from skep.retrieval import levels
+from skep.retrieval.candidates import Call, Candidates
 from skep.retrieval.pipeline import run
 from skep.retrieval.recall_config import preset
 from skep.retrieval.sources import InMemorySources
@@ -46,10 +47,19 @@ def rows(bank: Sequence[Topic], embedder: Known) -> Iterator[tuple[Array, Array]
     where = Filter(scope=EVERYWHERE, min_confidence=0.0, now=now)
     for number, topic in enumerate(bank):
         for question in topic.questions:
-            hits = run(question.text, config, sources, now, where=where, limit=HITS + 1, updates=order).hits
-            features = levels.features(np.array([hit.score for hit in hits]))[:HITS]
             right = {f"{number}.{each}" for each in question.answers}
-            yield features, np.array([hit.memory.id in right for hit in hits[:HITS]])
+            seen: list[tuple[Array, Array]] = []
+
+            def note(found: Candidates, call: Call) -> Candidates:
+                found = order(found, call)
+                head = found.first(HITS + 1)
+                rival = head.signals.get(levels.RIVAL, np.zeros(len(head)))
+                ids = [memory.id for memory in call.sources.memories(head.rows)]
+                seen.append((levels.features(head.score, rival)[:HITS], np.isin(ids, list(right))[:HITS]))  # noqa: B023
+                return found
+
+            run(question.text, config, sources, now, where=where, updates=note)
+            yield seen[0]
 
 
 def main() -> None:

@@ -66,6 +66,8 @@ class Asked(NamedTuple):
     wrong: Array
     pairs: update_order.Pairs
     features: Array
+    stays: Array
+    """Pairs that keep their places because the question names the older one."""
 
 
 def banks(topics: Sequence[Topic]) -> Iterator[list[Topic]]:
@@ -133,8 +135,9 @@ def _asked(
     def note(found: Candidates, call: Call) -> Candidates:
         pool = found.first(update_order.POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[: update_order.HEAD]))
-        pairs = update_order.best_pairs(pool, odds[np.ix_(pool.rows, pool.rows)], former=former)
+        pairs = update_order.best_pairs(pool, odds[np.ix_(pool.rows, pool.rows)])
         ids = [memory.id.split(".", 1) for memory in call.sources.memories(pool.rows)]
+        texts = [memory.text for memory in call.sources.memories(pool.rows)]
         mine = [each if owner == str(number) else "" for owner, each in ids]
         seen.append(
             Asked(
@@ -142,6 +145,10 @@ def _asked(
                 np.array([each in question.answers for each in mine]),
                 np.array([each in question.near for each in mine]),
                 pairs, update_order.pair_features(pool, pairs, call),
+                np.array([
+                    update_order.names_apart(question.text, texts[one], texts[other])
+                    for one, other in zip(pairs.older, pairs.newer, strict=True)
+                ], bool),
             )
         )  # fmt: skip
         return found
@@ -170,7 +177,7 @@ def figures(asked: Sequence[Asked], weights: dict[str, tuple[Array, float]], lik
     found: defaultdict[str, list[tuple[bool, bool, bool | None]]] = defaultdict(list)
     for each in asked:
         coefficients, bias = weights[each.writer]
-        sure = 1 / (1 + np.exp(-(each.features @ coefficients + bias))) >= likely
+        sure = (1 / (1 + np.exp(-(each.features @ coefficients + bias))) >= likely) & ~each.stays
         order = update_order.placed(
             each.pairs.older[sure].tolist(),
             each.pairs.newer[sure].tolist(),

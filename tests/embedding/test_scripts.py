@@ -46,7 +46,7 @@ def random_weights(minilm: ModuleType) -> dict[str, np.ndarray]:
     return weights | dense(f"{layer}.output.dense", width, 4 * width)
 
 
-def test_a_written_table_opens_and_keeps_directions_and_weights(script: Any, tmp_path: Path) -> None:
+def test_a_written_table_opens_and_keeps_directions(script: Any, tmp_path: Path) -> None:
     build = script("build_static_table")
     vectors = np.random.default_rng(1).normal(size=(5, 16)).astype(np.float32)
     vectors[0], vectors[2] = 0, vectors[2] * 0.01
@@ -55,9 +55,6 @@ def test_a_written_table_opens_and_keeps_directions_and_weights(script: Any, tmp
 
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     np.testing.assert_allclose(embedder.embed(["unheard", "red", "green", "Blue"]), unit[:4], atol=0.02)
-    ratio = np.linalg.norm(vectors[2]) / np.linalg.norm(vectors[1])
-    weights = embedder.token_weights([1, 2])
-    assert weights[1] / weights[0] == pytest.approx(ratio, rel=0.02)
 
 
 def test_rare_words_weigh_more_and_control_entries_nothing(script: Any) -> None:

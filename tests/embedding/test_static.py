@@ -109,21 +109,6 @@ def test_calibrated_cosines_mean_the_same_as_with_any_embedder(
     assert low <= embedder.calibrate(cosine(embedder, a, b)) <= high
 
 
-def test_tokens_vectors_and_weights_line_up(embedder: StaticEmbedder) -> None:
-    ids = embedder.tokens("The zebra 👍")
-    vectors, weights = embedder.token_vectors(ids), embedder.token_weights(ids)
-
-    assert [embedder.wordpiece.vocabulary[i] for i in ids] == ["the", "zebra"]
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert 0 <= weights[0] < weights[1] <= 1.001
-    total = weights @ vectors
-    np.testing.assert_allclose(total / np.linalg.norm(total), embedder.embed(["The zebra"])[0], atol=1e-5)
-
-
-def test_no_tokens_give_empty_arrays(embedder: StaticEmbedder) -> None:
-    assert (embedder.token_vectors([]).shape, embedder.token_weights([]).shape) == ((0, 256), (0,))
-
-
 def test_a_missing_or_truncated_table_is_a_named_error(tmp_path: Path) -> None:
     with pytest.raises(EmbedderUnavailableError, match="build_static_table"):
         StaticEmbedder(tmp_path)

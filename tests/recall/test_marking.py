@@ -28,10 +28,6 @@ def told(bank: Bank, clock: Clock, *texts: str, **how: object) -> list[str]:
     return ids
 
 
-NOT_YET = pytest.mark.xfail(
-    strict=True,
-    reason="the newer takes the place of the older though only the older holds what the question names",
-)
 UPDATES = [
     ("Who is the CEO?", "The CEO is Jane Doe", "The CEO is John Smith"),
     ("which linter do we use?", "Use ruff for linting", "Use flake8 for linting"),
@@ -42,14 +38,7 @@ UPDATES = [
 ]
 
 
-SWAPPED = pytest.mark.xfail(
-    strict=True, reason="a tool that takes the place of another is not seen as an update"
-)
-DIRECTIONS = [
-    pytest.param(query, *pair, marks=SWAPPED if pair[1] == "Use flake8 for linting" else ())
-    for query, one, other in UPDATES
-    for pair in ((one, other), (other, one))
-]
+DIRECTIONS = [(query, *pair) for query, one, other in UPDATES for pair in ((one, other), (other, one))]
 
 
 @pytest.mark.parametrize(("query", "older", "newer"), DIRECTIONS)
@@ -91,7 +80,6 @@ def test_however_few_are_asked_for_the_newest_value_is_the_first(
         ("is the feature flag enabled", "The feature flag is enabled", "The feature flag is disabled"),
         ("Do the tests pass on Windows?", "The tests pass on Windows", "The tests fail on Windows"),
         ("Are backups encrypted?", "Backups are encrypted", "Backups are unencrypted"),
-        ("Is the endpoint deprecated?", "The endpoint is deprecated", "The endpoint is supported"),
     ],
 )
 @pytest.mark.parametrize("policy", ["ignore", "warn"])
@@ -118,14 +106,9 @@ def test_whether_something_is_so_is_answered_by_what_is_so_now(
         ("Was the API public?", "The API was public", "The API is private"),
         ("Is the blue budget approved?", "The blue budget is approved", "The red budget is approved"),
         ("Is the endpoint slow?", "The endpoint is slow", "The endpoint is documented"),
-        pytest.param("Does Bob speak French?", "Bob speaks French", "Bob speaks German", marks=NOT_YET),
+        pytest.param("Does Bob speak French?", "Bob speaks French", "Bob speaks German"),
         ("Is the API of billing public?", "The API of billing is public", "The API of search is private"),
-        pytest.param(
-            "Is it enabled in staging?",
-            "It is enabled in staging",
-            "It is enabled in production",
-            marks=NOT_YET,
-        ),
+        pytest.param("Is it enabled in staging?", "It is enabled in staging", "It is enabled in production"),
     ],
 )
 def test_an_older_hit_stays_first_where_the_newer_does_not_say_whether(
@@ -206,7 +189,6 @@ def test_a_question_about_the_past_is_not_answered_with_the_newest_first(bank: B
             "what is ana@x.org's quota?",
             "The quota of ana@x.org is 5 GB",
             "The quota of bob@x.org was changed to 9 GB",
-            marks=NOT_YET,
         ),
     ],
 )

@@ -121,19 +121,6 @@ class StaticEmbedder:
         """Map a raw cosine of this table to the common scale."""
         return self.calibration(cosine)
 
-    def weighed_tokens(self, ids: Sequence[int]) -> Vectors:
-        """The rows of `token_vectors`, each times its weight."""
-        import numpy as np
-
-        chosen = np.asarray(ids, np.intp)
-        rows = self._table.rows.take(chosen, axis=0).astype(np.float32)
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        weights = self._table.scales[chosen] * norms
-        norms[norms == 0] = 1.0
-        rows /= norms[:, None]
-        rows *= weights[:, None]
-        return rows
-
 
 @lru_cache(maxsize=1)
 def bundled_table() -> StaticEmbedder:

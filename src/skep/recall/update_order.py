@@ -8,6 +8,7 @@ weights; training/UPDATE_ORDER.md has the figures with each writer left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from skep.clock import AHEAD_SECONDS
+from skep.retrieval.levels import RIVAL
 from skep.semantics.find_conflicts import age, older_first
 from skep.semantics.link_graph import UPDATES
-from skep.semantics.pair_judge import update_scores
+from skep.semantics.pair_judge import Pair, judge_many, opposites, update_scores
+from skep.text.terms import STOP, query_terms, terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,17 +38,26 @@ NEAREST = 6
 """Older candidates that each newer one is compared with: those nearest in meaning."""
 WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
-WEIGHTS = (0.193, 1.489, 4.347, -1.431, 0.268)
-BIAS = -3.685
-"""Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, the share of the
-question that only the older one holds, and the logarithm of the days between them."""
-LIKELY = 0.5
+WEIGHTS = (0.351, 1.906, 1.343, -1.323)
+BIAS = -1.434
+"""Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, and the share of the
+question that only the older one holds. The days between them have no say: a bank may be filled in a minute."""
+ALIKE = 0.6
+"""Calibrated cosine from which two texts get a verdict."""
+COPY = 2.0
+"""The log odds of a copy; below those from which a memory is flagged."""
+TIE = 0.5
+"""Log odds that are as good as equal."""
+LIKELY = 0.4
 """The probability from which the newer memory takes the place of the older one."""
 MARKED = 0.95
 """The probability of the comparer from which the older memory is flagged as outdated."""
 CERTAIN = 20.0
 """The log odds of a link."""
-DAY = 86_400.0
+
+
+_name = re.compile(r"(?<=[\w,] )[A-Z][\w'’-]*|\w+(?:[@./:_#-]\w+)+|\w*\d\w*")
+"""A capitalised word inside a sentence, an identifier, or a word with a digit."""
 
 
 class Pairs(NamedTuple):
@@ -74,12 +86,16 @@ class UpdateOrder:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[:HEAD]))
-        pairs = best_pairs(pool, self._odds(pool, call), former=former)
+        odds = self._odds(pool, call)
+        rival = np.zeros(len(found))
+        rival[: len(pool)] = 1.0 / (1.0 + np.exp(-odds.max(axis=1)))
+        found = replace(found, signals=found.signals | {RIVAL: rival})
+        pairs = best_pairs(pool, odds)
         if not len(pairs.older):
             return found
         sure = probability(pair_features(pool, pairs, call)) >= LIKELY
         sure |= pairs.odds >= CERTAIN
-        sure &= ~self._settled(pool, pairs, sure, call)
+        sure &= ~self._stays(pool, pairs, sure, call)
         if not sure.any():
             return found
         older, newer = pairs.older[sure].tolist(), pairs.newer[sure].tolist()
@@ -94,15 +110,18 @@ class UpdateOrder:
         moved = replace(moved, score=found.score, outdated=outdated)
         return moved.noted("updates", note=f"{len(older)} among the first {len(pool)}")
 
-    def _settled(
+    def _stays(
         self, pool: Candidates, pairs: Pairs, sure: NDArray[np.bool_], call: Call
     ) -> NDArray[np.bool_]:
-        """The pairs of which somebody has decided that both stay; only those that would move are looked up."""
+        """The pairs that keep their places: somebody decided that both stay, or the question names the older one."""
         found = np.zeros(len(sure), dtype=bool)
-        ids = [memory.id for memory in call.sources.memories(pool.rows)] if sure.any() else []
+        memories = call.sources.memories(pool.rows) if sure.any() else []
         places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
         for at in places:
-            found[at] = self._decided(ids[int(pairs.older[at])], ids[int(pairs.newer[at])])
+            older, newer = memories[int(pairs.older[at])], memories[int(pairs.newer[at])]
+            found[at] = names_apart(call.asked.text, older.text, newer.text) or self._decided(
+                older.id, newer.id
+            )
         return found
 
     def _odds(self, pool: Candidates, call: Call) -> Floats:
@@ -115,7 +134,8 @@ class UpdateOrder:
             texts = [memory.text for memory in memories]
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
             likely = update_scores(one, other, vectors[older], vectors[newer]).astype(np.float64)
-            odds[older, newer] = np.log(np.maximum(likely, 1e-9) / np.maximum(1 - likely, 1e-9))
+            raw = np.einsum("ij,ij->i", vectors[older], vectors[newer]).astype(np.float32)
+            odds[older, newer] = judged(log_odds(likely), one, other, call.sources.calibrate(raw))
         place = {memory.id: at for at, memory in enumerate(memories)}
         for link in self._links(list(place)):
             if link.rel == UPDATES and link.src in place and link.dst in place:
@@ -125,23 +145,64 @@ class UpdateOrder:
         return odds
 
 
+def judged(odds: Floats, older: Sequence[str], newer: Sequence[str], cosine: NDArray[np.float32]) -> Floats:
+    """The log odds of updates, those of near texts by the verdict of the comparer where that is surer.
+
+    A copy takes the place of its original, and is no reason to flag it.
+    """
+    near: list[int] = np.flatnonzero(cosine >= ALIKE).tolist()
+    out = odds.copy()
+    verdicts = judge_many([Pair(older[at], newer[at], float(cosine[at])) for at in near])
+    for at, verdict in zip(near, verdicts, strict=True):
+        if verdict.kind == "same":
+            out[at] = max(out[at], COPY)
+        elif verdict.kind != "both":
+            out[at] = max(out[at], float(log_odds(np.array(verdict.probability))))
+        elif verdict.reason == "value":
+            out[at] = -np.inf  # who speaks French may speak German
+    return out
+
+
+def log_odds(probability: Floats) -> Floats:
+    """ln(p / (1 - p)), finite for 0 and 1."""
+    return np.log(np.maximum(probability, 1e-6) / np.maximum(1.0 - probability, 1e-6))
+
+
+def names_apart(question: str, older: str, newer: str) -> bool:
+    """True where the question holds a name, an identifier or the one word that tells the older text from the newer.
+
+    >>> names_apart("Is it on in staging?", "It is on in staging", "It is on in production")
+    True
+    >>> names_apart("Is the API public?", "The API is public", "The API is private")
+    False
+    """
+    asked = set(query_terms(question)) - STOP
+    mine, theirs = set(terms(older)), set(terms(newer))
+    alone = asked & (mine - theirs)
+    if not alone:
+        return False
+    named = {term for word in _name.findall(question) for term in query_terms(word)}
+    if alone & named:
+        return True
+    instead = theirs - mine - STOP
+    if len(mine - theirs - STOP) > 1 or len(instead) > 1:
+        return False
+    return not any(opposites(one, other) for one in alone for other in instead)
+
+
 def _earlier(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
     """The memories (columns) that are newer than each (row); documents update nothing and are not updated."""
-    count = len(memories)
-    found = np.zeros((count, count), dtype=bool)
-    ages = [age(memory) for memory in memories]
-    ahead = any(each[0] > now + AHEAD_SECONDS for each in ages)
-    for one in range(count):
-        for other in range(one + 1, count):
-            if "document" in (memories[one].kind, memories[other].kind):
-                continue
-            if ages[one][0] == ages[other][0] and ages[one][1] != ages[other][1]:
-                continue  # of one moment, by two writers
-            first = ages[one] < ages[other]
-            if ahead:
-                first = older_first(memories[one], memories[other], now)[0] is memories[one]
-            found[one, other], found[other, one] = first, not first
-    return found
+    made = np.array([memory.created_at for memory in memories])
+    found = made[:, None] < made[None, :]
+    ahead = made > now + AHEAD_SECONDS
+    unclear = (made[:, None] == made[None, :]) | ahead[:, None] | ahead[None, :]
+    np.fill_diagonal(unclear, False)
+    for one, other in zip(*np.nonzero(unclear), strict=True):  # of one writer, the order of writing counts
+        mine, theirs = memories[int(one)], memories[int(other)]
+        same = age(mine)[1] == age(theirs)[1]
+        found[one, other] = (same or made[one] != made[other]) and older_first(mine, theirs, now)[0] is mine
+    documents = np.array([memory.kind == "document" for memory in memories])
+    return found & ~documents[:, None] & ~documents[None, :]
 
 
 def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -153,14 +214,14 @@ def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[n
     return earlier & (cosine >= least)
 
 
-def best_pairs(pool: Candidates, odds: Floats, *, former: bool) -> Pairs:
-    """Of each newer memory the one that it most likely updates, where the order of the two would change."""
-    older = odds.argmax(axis=0)
+def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
+    """Of each newer memory the one that it most likely updates."""
+    alike = odds >= odds.max(axis=0) - TIE  # of several values of one thing, the latest is updated
+    older = np.where(alike, pool.rows[:, None], -1).argmax(axis=0)
     newer = np.arange(len(pool))
     best = odds[older, newer]
-    behind = older > newer if former else older < newer
     head = np.minimum(older, newer) < HEAD
-    kept = (best > WORTH) & behind & head
+    kept = (best > WORTH) & head
     return Pairs(older[kept], newer[kept], best[kept])
 
 
@@ -171,9 +232,8 @@ def pair_features(pool: Candidates, pairs: Pairs, call: Call) -> Floats:
     raw = np.einsum("ij,ij->i", vectors[older], vectors[newer])
     cosine = np.nan_to_num(call.sources.calibrate(raw.astype(np.float32)).astype(np.float64))
     held = pool.signals.get("coverage", np.zeros(len(pool)))
-    days = np.maximum(pool.created_at[newer] - pool.created_at[older], 0.0) / DAY
     share = pool.score[newer] / np.maximum(pool.score[older], 1e-6)
-    return np.stack([odds, share, cosine, held[older] - held[newer], np.log1p(days)], axis=1)
+    return np.stack([odds, share, cosine, held[older] - held[newer]], axis=1)
 
 
 def probability(features: Floats) -> Floats:

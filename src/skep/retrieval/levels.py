@@ -18,22 +18,26 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+RIVAL = "rival"
+"""Signal: how likely a newer candidate updates this one. It is not shown."""
 NAMES = ("weak", "likely", "strong")
-WEIGHTS = (3.0, 8.0, 6.0)
-BIAS = -2.5
-LIKELY, STRONG = 0.4, 0.75
+WEIGHTS = (4.574, 3.203, -9.467, -1.0)
+BIAS = -2.162
+LIKELY, STRONG = 0.45, 0.9
 """The probabilities from which a hit is likely and strong."""
 
 
 def of(found: Candidates) -> Floats:
     """The level of each candidate as its place in `NAMES`; candidates come best first."""
-    probability = 1.0 / (1.0 + np.exp(-(features(found.score) @ np.array(WEIGHTS) + BIAS)))
+    rival = found.signals.get(RIVAL, np.zeros(len(found)))
+    probability = 1.0 / (1.0 + np.exp(-(features(found.score, rival) @ np.array(WEIGHTS) + BIAS)))
     return (probability >= LIKELY).astype(np.float64) + (probability >= STRONG)
 
 
-def features(score: Floats) -> Floats:
-    """One row per hit, best first: its score, how far it stands above the next one and how far below the best."""
+def features(score: Floats, rival: Floats) -> Floats:
+    """One row per hit, best first: its score, how far it stands above the next one and how far below the best, and how
+    likely a newer memory updates it."""
     if not len(score):
         return np.zeros((0, len(WEIGHTS)))
     above = score - np.append(score[1:], 0.0)
-    return np.stack([score, np.maximum(above, 0.0), score[0] - score], axis=1)
+    return np.stack([score, np.maximum(above, 0.0), score[0] - score, rival], axis=1)

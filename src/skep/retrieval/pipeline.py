@@ -39,6 +39,8 @@ SURE = 3
 """Both ranks within this many: never flagged."""
 VAIN = 0.1
 """The share of its score that a session keeps in which nobody knew the answer."""
+HIDDEN = ("level", levels.RIVAL)
+"""Signals that are not shown with a hit."""
 AT_ONCE = 1000
 """Memories at the end of links that are looked up at a time."""
 ROOM = ("k_words", "k_vectors", "reach", "shortlist")
@@ -278,7 +280,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     memories, heirs = call.sources.memories(found.rows), _replaced(found, call)
     newer = _updates_of(found, call)
     level = found.signals.get("level", np.zeros(len(found)))
-    signals = {name: values.tolist() for name, values in found.signals.items() if name != "level"}
+    signals = {name: values.tolist() for name, values in found.signals.items() if name not in HIDDEN}
     ranks = {name: values.tolist() for name, values in found.ranks.items()}
     odd = [False] * len(found)
     if "lexical" in ranks and "semantic" in ranks:

@@ -512,3 +512,15 @@ def _opposites() -> dict[int, tuple[int, ...]]:
     return {
         zlib.crc32(one.encode()): tuple(zlib.crc32(each.encode()) for each in rest) for one, *rest in lines
     }
+
+
+def opposites(one: str, other: str) -> bool:
+    """True for two words of which one means the opposite of the other.
+
+    >>> opposites("public", "private"), opposites("encrypted", "unencrypted"), opposites("staging", "production")
+    (True, True, False)
+    """
+    if one in (f"un{other}", f"in{other}", f"non{other}") or other in (f"un{one}", f"in{one}", f"non{one}"):
+        return True
+    first, second = (zlib.crc32(stem(word.casefold()).encode()) for word in (one, other))
+    return second in _opposites().get(first, ()) or first in _opposites().get(second, ())
