@@ -70,9 +70,8 @@ bench-full: $(READY)  ## Speed against peers, all sizes: benchmarks/REPORT.md.
 bench-quality: $(READY)  ## Quality of every preset; DATA=folder of evaluation sets, MODEL=folder of the published MiniLM.
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA) --federated) $(if $(MODEL),--model $(MODEL))
 
-docs: $(READY)  ## The reference pages, from the code, and the picture of recall, from the results.
+docs: $(READY)  ## The reference pages, from the code.
 	$(BIN)/python scripts/build_reference.py
-	$(BIN)/python scripts/draw_recall.py
 
 core: | $(VENV)/pyvenv.cfg  ## Build the compiled core in place; only what has changed.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77'

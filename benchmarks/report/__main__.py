@@ -10,7 +10,6 @@ from typing import Any
 from benchmarks import given
 from benchmarks.report import goals, readme, scenarios, tables
 from benchmarks.report import history as history_
-from benchmarks.report import quality as quality_
 from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, Report, command, loads, sizes
 from benchmarks.speed.plan import changed, profile_of
 
@@ -317,8 +316,6 @@ def main() -> None:
     print(write(results, out, plots=not options.no_plots, others=HERE))
     if out == HERE / "REPORT.md":
         readme.renew(HERE.parent / "README.md", taken)
-        if (found := _read(HERE / "quality" / "results" / "quality.json")) is not None:
-            quality_.renew(HERE.parent, found)
 
 
 def _name(results: Path) -> str:

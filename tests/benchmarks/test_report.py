@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.report import quality
 from benchmarks.report.__main__ import _environment, _name, write
 from benchmarks.report.figures import command, exponents, loads, resources, verdicts
 from benchmarks.report.goals import count, quality_goals, speed_goals, tally
@@ -288,70 +285,6 @@ def test_the_readme_says_what_the_committed_results_say() -> None:
 
     assert START in text
     assert put(text, report) == text, "run `python -m benchmarks.report`"
-
-
-@pytest.mark.parametrize(("page", "make"), quality.PAGES)
-def test_pages_say_of_quality_what_the_committed_results_say(
-    page: str, make: Callable[[quality.Results], str]
-) -> None:
-    text = (HERE / page).read_text()
-    found = json.loads((HERE / "benchmarks/quality/results/quality.json").read_text())
-
-    assert quality.START in text
-    assert quality.put(text, make(found)) == text, "run `python -m benchmarks.report`"
-
-
-def test_the_page_on_ranking_says_of_sets_without_scopes_what_the_results_say() -> None:
-    text = " ".join((HERE / "docs/explanation/ranking.md").read_text().split())
-    found = json.loads((HERE / "benchmarks/quality/results/quality.json").read_text())["sets"]
-
-    _, _, rest = text.partition("Without scopes (everything in one bank, nothing filtered): ")
-    said = re.findall(r"(\w+) (\.\d+) \((?:BM25 )?(\.\d+)\)", rest.partition(" ### ")[0])
-
-    assert len(said) == 5
-    for name, mine, words in said:
-        ranked = found[f"{name} (federated)"]
-        for told, ranker in ((mine, "default"), (words, "bm25")):
-            assert abs(float(told) - ranked[ranker]["recall@10"]) <= 0.0006, (name, ranker)
-
-
-def test_rankers_are_level_where_they_find_the_same_and_sets_without_scopes_count_once() -> None:
-    def found(default: float, bm25: float) -> dict:
-        return {
-            "default": {"recall@10": default, "questions": 9},
-            "bm25": {"recall@10": bm25, "questions": 9},
-        }
-
-    made = {
-        "sets": {
-            "a": found(0.9, 0.8),
-            "b": found(0.5, 0.5),
-            "c": found(0.1, 0.2),
-            "a (federated)": found(0, 1),
-        }
-    }
-    made["sets"]["factcon_32k"] = {"default": {"misled": 0.02}, "bm25": {"misled": 0.7}}
-
-    assert "| BM25 | 3 | 1 | 1 | 1 (c) | .70 → **.02** | – → – |" in quality.beside(made)
-    assert (
-        "| factcon_32k, outdated first (less is better) | .700 | – | – | – | **.020** | – | .10, reached |"
-        in quality.reached(made)
-    )
-
-
-def test_the_best_ranker_is_bold_whichever_it_is() -> None:
-    silence = "abstained where right"
-    made = {
-        "sets": {"precisionmem": {"default": {silence: 0.4}, "bm25": {silence: 0.5}, "mem0": {silence: 0.5}}}
-    }
-    made["sets"]["nomiracl_en"] = {"default": {silence: 0.0}, "bm25": {silence: 0.0}}
-
-    said = quality.reached(made)
-
-    assert (
-        "| precisionmem, silent where right | **.500** | – | **.500** | – | .400 | – | .70, missed |" in said
-    )
-    assert "| nomiracl_en, silent where right | .000 | – | – | – | .000 | – | .70, missed |" in said
 
 
 def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:

@@ -313,7 +313,7 @@ class AsyncBank:
         self,
         memory_id: str | None = None,
         *,
-        threshold: float = 0.8,
+        threshold: float = 0.3,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         scope: ScopeLike | None = None,
         include_shared: bool = False,
@@ -472,7 +472,7 @@ class AsyncBank:
     async def learn(
         self,
         task: str,
-        outcome: str | bool,
+        outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,

@@ -186,7 +186,7 @@ class ReadVerbs(OpenBank):
         rng: Random | None = None,
         explain: bool = False,
     ) -> Recalled:
-        """The memories that answer a question, best first; none if nothing does, and the reason why.
+        """The memories that fit a question, best first, each with its level; if there are none, the reason why.
 
         Args:
             query: A question or a few words.

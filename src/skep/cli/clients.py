@@ -179,7 +179,7 @@ def audit(path: Path, source: str | None, as_json: bool) -> None:
     type=click.Choice(PROFILE_NAMES),
     default="default",
     show_default=True,
-    help="Which tools: seven, all, those of the reference memory server, or search and fetch.",
+    help="Which tools: the everyday ones, all, those of the reference memory server, or search and fetch.",
 )
 @click.option(
     "--judge", envvar="SKEP_JUDGE", help="An agent's command that decides conflicts, such as 'claude -p'."

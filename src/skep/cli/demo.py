@@ -51,7 +51,7 @@ def _run(bank: Bank, *, quiet: bool) -> dict[str, object]:
     for note in NOTES:
         say("   " + memory_line(bank.remember(note).memory))
 
-    heading("2. Recall: the answer first, and nothing when nothing answers")
+    heading("2. Recall: the best first, and low scores where nothing answers")
     answers: dict[str, list[str]] = {}
     for question in QUESTIONS:
         found = bank.recall(question, limit=2)

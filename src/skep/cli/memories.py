@@ -245,7 +245,7 @@ def search(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print the memories that answer QUERY, best first; nothing if nothing does."""
+    """Print the memories that fit QUERY, best first."""
     if ids_alone and explain:
         raise click.UsageError("--ids gives no memory to explain; leave --explain out")
     if config is not None:

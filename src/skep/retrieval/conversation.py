@@ -4,7 +4,7 @@ A turn ("Yes, on Tuesday!") often says little by itself. Memories with a session
 `as_conversation` only where a candidate is one. Facts stand alone: nothing here changes their score.
 
 The weights below were chosen by forward selection on LoCoMo, REALMEM and BEAM; docs/explanation/ranking.md has the
-figures with each part left out.
+figures.
 """
 
 from __future__ import annotations

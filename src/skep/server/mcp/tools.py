@@ -1,4 +1,4 @@
-"""The seven tools of the default profile, and the tools of learning and judging that `full` adds.
+"""The tools of the default profile, and the tools of learning and judging that `full` adds.
 
 A model reads their docstrings. No client answers questions of a server by itself, so doubtful pairs are offered to
 the agent as ordinary work: `pending_judgements` asks, `resolve_judgement` answers; `maintain` asks a judge that the
@@ -151,9 +151,9 @@ def recall(
     cursor: Cursor = None,
 ) -> str:
     """Find stored memories that answer a question, best first. Call it before you start a task, and before
-    you assume a preference, a convention or a past decision. It finds nothing when nothing fits: then say
-    that you do not know. Lines marked with ! are outdated, contested or stale: check them before you rely
-    on them."""
+    you assume a preference, a convention or a past decision. It returns the nearest memories even if none
+    of them is an answer: then say that you do not know. Lines marked with ! are outdated, contested or stale:
+    check them before you rely on them."""
     bank = call.bank()
     found = bank.recall(
         query,
