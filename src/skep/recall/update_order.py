@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 HEAD = 10
-"""The first hits that may give their place to an update."""
+"""The first hits that say if a word of the past is part of their subject."""
 POOL = 30
-"""The candidates that may be the update of one of them."""
+"""The candidates that are compared with one another."""
 LONGEST = 300
 """Characters of a text that may update another: a report or a page says more than one thing."""
 NEAREST = 6
@@ -131,7 +131,8 @@ class UpdateOrder:
         memories = call.sources.memories(pool.rows)
         odds = np.full((len(pool), len(pool)), -np.inf)
         vectors = call.sources.vectors(pool.rows)
-        alone = call.sources.scopes(pool.rows).talk == 0  # a turn of a conversation updates nothing by itself
+        # a turn of a conversation updates nothing by itself
+        alone = np.array([memory.kind != "episode" or not memory.scope.session for memory in memories])
         near = _near(vectors, _earlier(memories, call.now))
         older, newer = np.nonzero(near & alone[:, None] & alone[None, :])
         if len(older):
@@ -224,8 +225,7 @@ def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
     older = np.where(alike, pool.rows[:, None], -1).argmax(axis=0)
     newer = np.arange(len(pool))
     best = odds[older, newer]
-    head = np.minimum(older, newer) < HEAD
-    kept = np.flatnonzero((best > WORTH) & head)
+    kept = np.flatnonzero(best > WORTH)
     kept = kept[np.argsort(-pool.rows[newer[kept]], kind="stable")]  # of several updates of one, the newest comes first
     return Pairs(older[kept], newer[kept], best[kept])
 

@@ -23,15 +23,19 @@ RIVAL = "rival"
 NAMES = ("weak", "likely", "strong")
 WEIGHTS = (4.772, 3.265, -9.097, -0.843)
 BIAS = -2.076
-LIKELY, STRONG = 0.45, 0.85
+LIKELY, STRONG = 0.45, 0.8
 """The probabilities from which a hit is likely and strong."""
+
+
+RIVALLED = 0.15
+"""A hit that a newer memory updates with this probability is not strong, however well it fits."""
 
 
 def of(found: Candidates) -> Floats:
     """The level of each candidate as its place in `NAMES`; candidates come best first."""
     rival = found.signals.get(RIVAL, np.zeros(len(found)))
     probability = 1.0 / (1.0 + np.exp(-(features(found.score, rival) @ np.array(WEIGHTS) + BIAS)))
-    return (probability >= LIKELY).astype(np.float64) + (probability >= STRONG)
+    return (probability >= LIKELY).astype(np.float64) + ((probability >= STRONG) & (rival < RIVALLED))
 
 
 def features(score: Floats, rival: Floats) -> Floats:
