@@ -1,4 +1,4 @@
-"""Which of the ranked candidates are returned: diversity, the cliff, and the bar.
+"""Selection of the hits to return: diversity, the cliff in the scores, and links to walk.
 
 Walking links outward from hits: each hop keeps a share of the score, cycles are walked once.
 """
@@ -84,7 +84,7 @@ def diverse(
 
 
 def dynamic_k(scores: Sequence[float] | Floats, *, factor: float = CLIFF, min_results: int = 1) -> int:
-    """How many results stand before the cliff.
+    """The number of results before the cliff.
 
     A gap is compared with the mean of the gaps before it; the first, which has none, with the mean of
     those after.
