@@ -85,9 +85,7 @@ def test_what_was_summed_up_and_brought_back_is_not_summed_up_again(consolidate:
 def test_many_revisions_of_one_value_cost_no_more_than_their_links() -> None:
     with Bank.open(":memory:") as bank:
         for day in range(1, 25):
-            bank.remember(
-                f"The launch deadline was extended to May {day}", kind="episode", on_conflict="ignore"
-            )
+            bank.remember(f"The launch deadline was extended to May {day}", on_conflict="ignore")
         bank.maintain()
         found = bank.recall("When is the launch deadline?", limit=24)  # walking every path would take hours
         assert found[0].memory.text.endswith("May 24")

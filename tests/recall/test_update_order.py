@@ -151,3 +151,7 @@ def test_each_newer_one_stands_before_its_older_one_or_behind_it_for_before() ->
     assert placed([0], [2], 4, former=False) == [2, 0, 1, 3]
     assert placed([2], [0], 4, former=True) == [2, 0, 1, 3]
     assert placed([0, 1], [1, 2], 3, former=False) == [2, 1, 0]
+
+
+def test_an_update_of_an_update_stays_before_both_when_one_of_them_moves() -> None:
+    assert placed([0, 2], [2, 1], 3, former=False) == [1, 2, 0]

@@ -34,6 +34,8 @@ HEAD = 10
 """The first hits that may give their place to an update."""
 POOL = 30
 """The candidates that may be the update of one of them."""
+LONGEST = 300
+"""Characters of a text that may update another: a report or a page says more than one thing."""
 NEAREST = 6
 """Older candidates that each newer one is compared with: those nearest in meaning."""
 WORTH = -2.5
@@ -48,7 +50,7 @@ COPY = 2.0
 """The log odds of a copy; below those from which a memory is flagged."""
 TIE = 0.5
 """Log odds that are as good as equal."""
-LIKELY = 0.4
+LIKELY = 0.45
 """The probability from which the newer memory takes the place of the older one."""
 MARKED = 0.95
 """The probability of the comparer from which the older memory is flagged as outdated."""
@@ -129,7 +131,9 @@ class UpdateOrder:
         memories = call.sources.memories(pool.rows)
         odds = np.full((len(pool), len(pool)), -np.inf)
         vectors = call.sources.vectors(pool.rows)
-        older, newer = np.nonzero(_near(vectors, _earlier(memories, call.now)))
+        alone = call.sources.scopes(pool.rows).talk == 0  # a turn of a conversation updates nothing by itself
+        near = _near(vectors, _earlier(memories, call.now))
+        older, newer = np.nonzero(near & alone[:, None] & alone[None, :])
         if len(older):
             texts = [memory.text for memory in memories]
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
@@ -191,7 +195,7 @@ def names_apart(question: str, older: str, newer: str) -> bool:
 
 
 def _earlier(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
-    """The memories (columns) that are newer than each (row); documents update nothing and are not updated."""
+    """The memories (columns) that are newer than each (row); documents and long texts update nothing."""
     made = np.array([memory.created_at for memory in memories])
     found = made[:, None] < made[None, :]
     ahead = made > now + AHEAD_SECONDS
@@ -201,8 +205,8 @@ def _earlier(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
         mine, theirs = memories[int(one)], memories[int(other)]
         same = age(mine)[1] == age(theirs)[1]
         found[one, other] = (same or made[one] != made[other]) and older_first(mine, theirs, now)[0] is mine
-    documents = np.array([memory.kind == "document" for memory in memories])
-    return found & ~documents[:, None] & ~documents[None, :]
+    short = np.array([memory.kind != "document" and len(memory.text) <= LONGEST for memory in memories])
+    return found & short[:, None] & short[None, :]
 
 
 def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -221,7 +225,8 @@ def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
     newer = np.arange(len(pool))
     best = odds[older, newer]
     head = np.minimum(older, newer) < HEAD
-    kept = (best > WORTH) & head
+    kept = np.flatnonzero((best > WORTH) & head)
+    kept = kept[np.argsort(-pool.rows[newer[kept]], kind="stable")]  # of several updates of one, the newest comes first
     return Pairs(older[kept], newer[kept], best[kept])
 
 
@@ -242,7 +247,13 @@ def probability(features: Floats) -> Floats:
 
 
 def placed(older: Sequence[int], newer: Sequence[int], count: int, *, former: bool) -> list[int]:
-    """The order of so many candidates in which each newer one stands before its older one, or after it if `former`."""
+    """The order of so many candidates in which each newer one stands before its older one, or after it if `former`.
+
+    Of several that stand before one, the first that is given comes first.
+
+    >>> placed([0, 0], [2, 1], 3, former=False)
+    [2, 1, 0]
+    """
     before: dict[int, list[int]] = {}
     for one, other in zip(older, newer, strict=True):
         first, second = (one, other) if former else (other, one)
@@ -253,7 +264,7 @@ def placed(older: Sequence[int], newer: Sequence[int], count: int, *, former: bo
     def put(place: int) -> None:
         if place not in seen:  # links of users may form a ring
             seen.add(place)
-            for each in sorted(before.get(place, ())):
+            for each in before.get(place, ()):
                 put(each)
             order.append(place)
 

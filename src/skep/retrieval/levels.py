@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 RIVAL = "rival"
 """Signal: how likely a newer candidate updates this one. It is not shown."""
 NAMES = ("weak", "likely", "strong")
-WEIGHTS = (4.574, 3.203, -9.467, -1.0)
-BIAS = -2.162
-LIKELY, STRONG = 0.45, 0.9
+WEIGHTS = (4.772, 3.265, -9.097, -0.843)
+BIAS = -2.076
+LIKELY, STRONG = 0.45, 0.85
 """The probabilities from which a hit is likely and strong."""
 
 
