@@ -1,8 +1,7 @@
-"""Messages as chat APIs have them, told as plain text. Pure.
+"""The memory stream: after each turn of a conversation a search runs in the background; the next turn finds its hits.
 
-Passive recall: after each turn a search runs in the background; at the next turn its result is simply there.
-
-The agent's blocking tool: search facts, episodes or both.
+Also the blocking search of an agent's tool (`search_memory`), and messages of chat APIs as plain text. `bank.upkeep`
+calls it; it reads through a `Recaller` and writes nothing.
 """
 
 from __future__ import annotations

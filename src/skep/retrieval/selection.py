@@ -1,6 +1,6 @@
-"""Selection of the hits to return: diversity, the cliff in the scores, and links to walk.
+"""Selection of the hits to return: diversity, the cliff in the scores, and memories that links lead to.
 
-Walking links outward from hits: each hop keeps a share of the score, cycles are walked once.
+A walk along links keeps a share of the score per hop and passes a cycle once. Pure; the pipeline calls it.
 """
 
 from __future__ import annotations
