@@ -59,7 +59,7 @@ def effective(confidence: float, last_evidence_at: float, now: float, *, per_day
 
 
 def procedure_score(success: float, usage: float, recency: float, context: float) -> float:
-    """How strongly a strategy is recommended: what worked, how much of the record it is, how fresh, how fitting.
+    """The score of a strategy: success rate, share of all trials, freshness, and match with the task.
 
     >>> round(procedure_score(18 / 20, 20 / 100, 0.95, 0.85), 3)
     0.695

@@ -58,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def find_bank(path: str | os.PathLike[str] | None, environ: Mapping[str, str], start: Path) -> Path:
-    """Where the bank is: the path given, `SKEP_BANK`, the project's `.skep` folder, or the user's own.
+    """The path of the bank: the path given, `SKEP_BANK`, the project's `.skep` folder, or the user's own.
 
     Args:
         path: What the caller asked for, if anything.

@@ -196,7 +196,7 @@ class JudgeError(SkepError):
 
 
 class DistilError(SkepError):
-    """What turns texts into one text failed."""
+    """A callable or model that turns texts into one text failed."""
 
 
 class MissingExtraError(SkepError, ImportError):

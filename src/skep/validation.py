@@ -382,7 +382,7 @@ def clean_call(field: str, value: Any) -> Any:
 
 
 def clean_path(field: str, value: object) -> Path:
-    """Where a file is."""
+    """The path of a file."""
     from pathlib import Path
 
     return Path(clean_file(field, value))

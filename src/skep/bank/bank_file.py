@@ -73,7 +73,7 @@ class FileVerbs(OpenBank):
 
     @property
     def file(self) -> Path | None:
-        """Where it is kept; None for a bank in memory."""
+        """The path of the file; None for a bank in memory."""
         return self._engine.path
 
     def setting(self, key: str) -> Any:
@@ -217,7 +217,7 @@ class FileVerbs(OpenBank):
         return target
 
     def backups(self) -> list[Path]:
-        """Where copies were made that `forget` looks for."""
+        """The paths of copies that `forget` looks for."""
         return self._engine.backups()
 
     def drop_backup(self, path: str | os.PathLike[str]) -> None:

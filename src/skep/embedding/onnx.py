@@ -44,7 +44,7 @@ Tokenize = Callable[[str], list[int]]
 
 
 def models_folder(platform: str = sys.platform, home: Path | None = None) -> Path:
-    """Where local models are looked for by name, by the conventions of the platform."""
+    """The folder of local models, by the conventions of the platform."""
     home = home or Path.home()
     if platform == "darwin":
         return home / "Library" / "Application Support" / "skep" / "models"

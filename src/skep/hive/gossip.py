@@ -204,18 +204,18 @@ class GossipServer:
 
 
 class GossipSubjects(Subjects):
-    """Where those that gossip are addressed: each by its own name, whatever hive it is."""
+    """The bus subjects of gossip: each peer by its own name, in whatever hive."""
 
     def __init__(self) -> None:
         super().__init__("gossip")
 
     def to(self, member: str) -> str:
-        """Where one of them listens."""
+        """The subject of one peer."""
         return gossip_subject(member)
 
 
 def gossip_subject(name: str) -> str:
-    """Where a hive or a bank is told something."""
+    """The bus subject on which a hive or a bank listens."""
     return f"hive.{safe_part(name)}.gossip"
 
 

@@ -352,7 +352,7 @@ class Hive:
     # Trust
 
     def provenance(self, memory_id: str) -> Provenance:
-        """Where a memory came from, and how far to trust it."""
+        """The origin of a memory, and its trust."""
         member = self.members.holder(memory_id) or self.members.registers
         path = member.paths.of(memory_id)
         return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
@@ -441,7 +441,7 @@ class Hive:
         return self.placement.scattered()
 
     def seen_by_members(self) -> Versions:
-        """Which events any member has seen, in this process or elsewhere; who is silent has seen nothing."""
+        """The events that any member has seen, here or elsewhere; a silent member counts as having seen none."""
         return self.placement.seen_by_members()
 
     def events_in(self, ranges: Mapping[str, Ranges]) -> Iterator[Event]:

@@ -44,7 +44,7 @@ SUSPECT_AFTER = 2
 
 
 class Health:
-    """Which members have stopped answering; shared by all questions of a hive."""
+    """Members that have stopped answering; shared by all questions of a hive."""
 
     def __init__(self) -> None:
         self._missed: dict[str, int] = {}

@@ -174,7 +174,7 @@ class Subjects:
         self.events = f"{self.root}.events"
 
     def to(self, member: str) -> str:
-        """Where one member is addressed."""
+        """The bus subject of one member."""
         return f"{self.root}.to.{safe_part(member)}"
 
 

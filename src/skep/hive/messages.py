@@ -130,7 +130,7 @@ class FactRetracted(msgspec.Struct, frozen=True, tag="FACT_RETRACTED", kw_only=T
 
 
 class ShardQuery(msgspec.Struct, frozen=True, tag="SHARD_QUERY", kw_only=True):
-    """What do you hold for this query? Answered from the member's own bank, never forwarded."""
+    """Asks a member for its candidates for a query. Answered from its own bank, never forwarded."""
 
     ask: Ask
 
@@ -188,7 +188,7 @@ class MemberHello(msgspec.Struct, frozen=True, tag="MEMBER_HELLO", kw_only=True)
 
 
 class SeenRequest(msgspec.Struct, frozen=True, tag="SEEN_REQUEST", kw_only=True):
-    """Which events have you seen?"""
+    """Asks a member which events it has seen."""
 
 
 class Seen(msgspec.Struct, frozen=True, tag="SEEN", kw_only=True):
@@ -199,7 +199,7 @@ class Seen(msgspec.Struct, frozen=True, tag="SEEN", kw_only=True):
 
 
 class RepairRequest(msgspec.Struct, frozen=True, tag="REPAIR_REQUEST", kw_only=True):
-    """Which of your events should these members have, and have not seen? At most `limit` at a time."""
+    """Asks a member for events that others should have and lack, at most `limit` at a time."""
 
     seen: dict[str, Versions]
     passed: Versions = Versions()
@@ -219,7 +219,7 @@ class RepairEvents(msgspec.Struct, frozen=True, tag="REPAIR_EVENTS", kw_only=Tru
 
 
 class BlastQuery(msgspec.Struct, frozen=True, tag="BLAST_QUERY", kw_only=True):
-    """What do you hold that a source wrote or confirmed, or that was derived from some memories?"""
+    """Asks a member for memories that a source wrote or confirmed, or that were derived from some memories."""
 
     source: str | None = None
     since: float | None = None
@@ -246,7 +246,7 @@ class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True)
 
 
 class ExpiredQuery(msgspec.Struct, frozen=True, tag="EXPIRED_QUERY", kw_only=True):
-    """What of yours had its time by now? What is named in `mark` is marked as expired."""
+    """Asks a member for memories whose time is over. Those named in `mark` are marked as expired."""
 
     now: float
     mark: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ class ExpiredAnswer(msgspec.Struct, frozen=True, tag="EXPIRED_ANSWER", kw_only=T
 
 
 class OutcomesQuery(msgspec.Struct, frozen=True, tag="OUTCOMES_QUERY", kw_only=True):
-    """Which outcomes do you know of? With a memory, those in which it was used."""
+    """Asks a member for outcomes; with a memory, for those in which it was used."""
 
     memory: str | None = None
 
@@ -275,7 +275,7 @@ class OutcomesAnswer(msgspec.Struct, frozen=True, tag="OUTCOMES_ANSWER", kw_only
 
 
 class StatusQuery(msgspec.Struct, frozen=True, tag="STATUS_QUERY", kw_only=True):
-    """How much do you answer for? With `missing`, how much of what these members would have answered for."""
+    """Asks a member for counts of the memories that it answers for; with `missing`, of those of silent members."""
 
     missing: tuple[str, ...] = ()
 

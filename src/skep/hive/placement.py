@@ -1,4 +1,4 @@
-"""Where copies of memories go in a hive, and what people decide about doubtful ones.
+"""Placement of copies in a hive, and reviews of doubtful memories by people.
 
 `Placement` moves events between members: promotion, changes that follow every copy, repair after failures, expiry,
 and the hive as one replica for others to sync with. `Review` takes what strangers tell, and shows what the gateway
@@ -284,7 +284,7 @@ class Placement:
         return found
 
     def seen_by_members(self) -> Versions:
-        """Which events any member has seen, in this process or elsewhere; who is silent has seen nothing."""
+        """The events that any member has seen, here or elsewhere; a silent member counts as having seen none."""
         whole = self.foreign.merged(self.declined())
         for member in self.members.values():
             whole = whole.merged(seen(member.bank))

@@ -58,7 +58,7 @@ class Settings(Protocol):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a memory came from."""
+    """The origin of a memory."""
 
     memory: str
     author: str | None
@@ -151,7 +151,7 @@ def provenance(
     path: Iterable[str] = (),
     get: Callable[[str], Memory | None] | None = None,
 ) -> Provenance:
-    """Where a memory of a bank came from."""
+    """The origin of a memory of a bank."""
     memory = bank.get(memory_id)
     first = next((event for event in bank.history(memory_id) if event.id == memory_id), None)
     return Provenance(
@@ -223,7 +223,7 @@ class Paths:
         return self._known[actor]
 
     def surprising(self, memory_ids: Iterable[str], path: tuple[str, ...]) -> Surprise | None:
-        """Which of some memories that are about to arrive come another way than was to be expected."""
+        """The memories, of some that are about to arrive, that come by an unexpected path."""
         found: dict[str, list[int]] = {}
         with self._lock:
             for memory_id in memory_ids:

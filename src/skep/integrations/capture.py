@@ -48,7 +48,7 @@ def _text_of(asked: str, answered: str) -> str:
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the new turns of a session."""
+    """The result of capturing the new turns of a session."""
 
     turns: int = 0
     redacted: dict[str, int] = msgspec.field(default_factory=dict[str, int])

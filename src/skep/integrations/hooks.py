@@ -40,7 +40,7 @@ _MACHINE = re.compile(
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked and what was finally answered."""
+    """The question of a user and the final answer."""
 
     id: str
     asked: str
@@ -171,7 +171,7 @@ BLOCK: Final = "skep-memory"
 
 
 class Payload(msgspec.Struct, kw_only=True):
-    """What a client tells a hook; every client sends more than this."""
+    """The fields of a client's message to a hook that are read; every client sends more."""
 
     hook_event_name: str = ""
     session_id: str = ""
@@ -185,7 +185,7 @@ class Payload(msgspec.Struct, kw_only=True):
 
 
 def respond(client: str, raw: bytes, *, bank: str | None, environ: Mapping[str, str], now: float) -> str:
-    """What a hook prints. Raises nothing that its caller must not swallow.
+    """The output of a hook. Raises nothing that its caller must not swallow.
 
     Args:
         client: The client whose hook this is.
@@ -232,7 +232,7 @@ def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -
 
 
 def recall_for(store: SqliteStore, prompt: str, now: float) -> str:
-    """What memory has to say about a prompt; empty when nothing clearly does."""
+    """The block of memories about a prompt; empty when none clearly fits."""
     return _context("Memory on this (check lines marked !):", best_for(store, prompt, now), now)
 
 
@@ -283,7 +283,7 @@ def speaks_to(held: set[str], weights: Mapping[str, float], length: int = TYPICA
 
 
 def opening(store: SqliteStore, now: float) -> str:
-    """What a session should know from the start: what is pinned or matters most."""
+    """The block for the start of a session: memories that are pinned or matter most."""
     from skep.filters import Filter
 
     where = Filter(valid_at=now, min_confidence=MIN_CONFIDENCE, now=now, kinds=("fact", "procedure"))
@@ -376,7 +376,7 @@ def date(moment: float) -> str:
 
 
 def age(moment: float, now: float) -> str:
-    """How long ago, in the shortest form that helps.
+    """The age in the shortest form that helps.
 
     >>> age(0, 3 * 86400), age(0, 3000), age(0, 400 * 86400)
     ('3d ago', 'today', '1970-01-01')
@@ -393,7 +393,7 @@ def clip(text: str, limit: int) -> str:
 
 
 def standing(memory: Memory) -> tuple[str, ...]:
-    """What a reader must know before believing a memory."""
+    """Warnings for a reader of a memory."""
     found: list[str] = []
     if memory.superseded_by:
         found.append(f"outdated: replaced by [{memory.superseded_by}]")

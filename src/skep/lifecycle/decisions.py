@@ -20,7 +20,7 @@ from skep.storage.sqlite_store import Plan
 
 
 def carried_out(case: Case, decision: Decision) -> Decision:
-    """What comes of a decision: nothing replaces a pinned memory, so both are kept then."""
+    """The decision as it is carried out: nothing replaces a pinned memory, so both are kept then."""
     stays = {"SUPERSEDED": case.older.pinned, "MERGE": case.older.pinned and case.newer.pinned}
     return "KEEP_BOTH" if stays.get(decision) else decision
 
@@ -222,7 +222,7 @@ def doubted(memory_id: str, events: Sequence[Event]) -> Order:
 
 
 class ByHand:
-    """What people decided about the memories of a bank, as far as it is asked for."""
+    """Decisions of people about the memories of a bank, read as they are asked for."""
 
     def __init__(self, engine: Engine) -> None:
         self._log = engine.log

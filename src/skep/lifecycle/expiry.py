@@ -153,7 +153,7 @@ def _stands(engine: Engine, source: Memory) -> bool:
 
 
 def _said_again(memory: Memory, texts: list[str]) -> str:
-    """What something derived says, given what its sources say now; its own words, if one of them still says that."""
+    """The text of a derived memory by its sources of today; its own words, if a source still says them."""
     if memory.level:
         return summary(texts)
     if any(supports_many([Said(memory.text, text, STATED) for text in texts])):

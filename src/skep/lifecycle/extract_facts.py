@@ -231,7 +231,7 @@ def _without(engine: Engine, fact: Memory, lost: Sequence[str]) -> Action:
 def _worded(
     asked: Sequence[tuple[str, list[Memory]]], facts: Sequence[str | None], smallest: int
 ) -> list[tuple[str, list[Memory]]]:
-    """What a model made of clusters; those that contradict what it says are no evidence for it."""
+    """Facts in the words of a model; episodes that contradict its text are no evidence for it."""
     found: list[tuple[str, list[Memory]]] = []
     for (_, group), fact in zip(asked, facts, strict=False):
         if fact is not None:
@@ -360,7 +360,7 @@ class _Talk:
         )
 
     def facts(self, left: list[Memory], smallest: int) -> list[tuple[str, list[Memory]]]:
-        """What episodes say, each with those that say it; nothing that a newer one near them contradicts."""
+        """Statements with the episodes that say them; none that a newer episode near them contradicts."""
         found: list[tuple[str, list[Memory]]] = []
         while len(left) >= smallest:
             best: tuple[str, list[Memory]] | None = None

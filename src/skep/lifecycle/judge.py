@@ -30,7 +30,7 @@ class FailedError(RuntimeError):
 
 
 def ask(command: Sequence[str], prompt: str, timeout: float) -> str:
-    """What a program answers; raises `FailedError`, or `subprocess.TimeoutExpired` if it takes too long."""
+    """The answer of a program; raises `FailedError`, or `subprocess.TimeoutExpired` if it takes too long."""
     try:
         done = subprocess.run(
             list(command),
@@ -66,7 +66,7 @@ def tokens_of(text: str) -> int:
 
 
 class Said(NamedTuple):
-    """What came back and what it cost. Without a text, `problem` says in words what was wrong with the answer."""
+    """The answer and its cost. Without a text, `problem` says in words what was wrong with the answer."""
 
     text: str | None
     tokens: int
@@ -147,7 +147,7 @@ class Endpoint:
         return Said(text, tokens or tokens_of(prompt) + tokens_of(text))
 
     def cost(self, tokens: int) -> float:
-        """What so many tokens cost."""
+        """The price of so many tokens."""
         return tokens * self.price_per_million / 1_000_000
 
     def _text_of(self, data: Any) -> str:
@@ -202,7 +202,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge said, case by case; None where it said nothing usable."""
+    """The verdicts of a judge, case by case; None where there is no usable one."""
 
     decisions: tuple[Decision | None, ...]
     tokens: int = 0
@@ -309,7 +309,7 @@ ANSWER_START = 100
 
 
 def fitting(cases: Sequence[Case], *, tokens: float, money: float, price_per_million: float) -> int:
-    """How many of the first cases can be asked about within what may still be spent, question and answer."""
+    """The number of first cases whose questions and answers fit into the rest of the budget."""
     if price_per_million > 0:
         tokens = min(tokens, money / price_per_million * 1_000_000)
     left = tokens - MARGIN * tokens_of(PROMPT) - ANSWER_START
@@ -354,7 +354,7 @@ def _number(value: object) -> int:
 
 
 def _read(answer: str, count: int, *, tokens: int, money: float = 0.0) -> Verdicts:
-    """What an answer says and cost; one that cannot be read costs the same."""
+    """The text and the cost of an answer; one that cannot be read costs the same."""
     try:
         return Verdicts(decisions=read_answer(answer, count), tokens=tokens, money=money)
     except JudgeError as error:

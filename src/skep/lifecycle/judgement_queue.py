@@ -305,7 +305,7 @@ def ask(
 
 
 def _answer(judge: Judge, cases: list[Case]) -> Verdicts:
-    """What a judge says, checked: anybody may have written it."""
+    """The checked answer of a judge: anybody may have written it."""
     try:
         given = cast("object", judge.decide(cases))
     except JudgeError:
@@ -336,7 +336,7 @@ def _amount(value: float) -> float:
 
 
 def _affordable(run: Run, judge: Judge, cases: list[Case], max_tokens: int, max_money: float) -> int:
-    """How many of the first cases what is left to spend is expected to be enough for."""
+    """The number of first cases for which the rest of the budget is expected to be enough."""
     if getattr(judge, "free", False):
         return len(cases)
     if run.money > 0 and run.money >= max_money:

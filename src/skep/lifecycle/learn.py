@@ -66,7 +66,7 @@ WORKS = 0.5
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):
-    """What one outcome taught."""
+    """The result of learning from one outcome."""
 
     outcome: Outcome
     procedure: Memory | None
@@ -96,7 +96,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def context_match(task: str, memory: Memory, cosine: float, tasks: Iterable[str] = ()) -> float:
-    """How well a procedure fits a task, 0 to 1.
+    """The match of a procedure with a task, 0 to 1.
 
     By its calibrated cosine, or by the share of the task's words that it holds, or that one of the `tasks` does in
     which it worked before.
@@ -228,7 +228,7 @@ def _procedure(
     *,
     mixed: bool,
 ) -> tuple[Memory | None, list[Plan]]:
-    """What was learnt: a procedure that is already known, or the events that make a new one (it comes first)."""
+    """The lesson: a procedure that is already known, or the events that make a new one (it comes first)."""
     memories = [engine.memory(memory_id) for memory_id in used]
     strategies = [memory for memory in memories if memory.kind == "procedure"]
     if lesson is None and (not success or strategies or not memories or mixed):
@@ -302,7 +302,7 @@ def recommend(
 
 
 class _Record(NamedTuple):
-    """What outcomes say of a procedure: its success rate, grades included, and the last tasks in which it worked."""
+    """The record of a procedure in outcomes: its success rate, with grades, and the last tasks in which it worked."""
 
     success: float
     tasks: Sequence[str] = ()

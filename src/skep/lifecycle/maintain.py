@@ -46,7 +46,7 @@ COMPARED = ("fact", "procedure")
 
 
 class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How maintenance runs."""
+    """Options of a maintenance run."""
 
     steps: tuple[str, ...] = DEFAULT_STEPS
     cluster: str = "threshold"
@@ -141,7 +141,7 @@ def maintain(
 
 
 class _Told:
-    """How far a run has come: steps, and within a long one how much of it."""
+    """Progress of a run: steps, and the share of a long one."""
 
     PARTS = 100
 
@@ -198,7 +198,7 @@ class _Steps:
         self.run.note("embed", looked_at=waiting, note=note if waiting or done else "")
 
     def _changed(self, *steps: str) -> tuple[int, list[Memory]]:
-        """Where the bank stands, and what steps have to look at: what changed since they last finished.
+        """The head of the log, and the memories that changed since each step last finished.
 
         Steps that begin where others began share one reading.
         """
@@ -280,7 +280,7 @@ class _Steps:
         )
 
     def _conflicts_of(self) -> tuple[Sorted, int, dict[str, int]]:
-        """What `merge` and `conflicts` share: one comparison of what is new to either of them."""
+        """The comparison that `merge` and `conflicts` share: memories that are new to either of them."""
         if self._found is None:
             chosen = [step for step in ("merge", "conflicts") if step in self.config.steps]
             head, self._new = self._changed(*chosen)
@@ -363,7 +363,7 @@ class _Steps:
         self._set_aside("deprecate", faded)
 
     def prune(self) -> None:
-        """What is too old, if that was asked for; and judgements that can no longer matter."""
+        """Sets aside memories that are too old, if asked for, and drops judgements that can no longer matter."""
         config, now = self.config, self.engine.now()
         if config.gc_days is not None:
             self._set_aside("prune", expiry.prune(self.engine, now, config.gc_days))
@@ -392,7 +392,7 @@ class _Steps:
         self.run.finish("rederive", actions, looked_at=len(actions), says=True)
 
     def reembed(self) -> None:
-        """What earlier steps wrote or changed has its vector before the run ends."""
+        """Embeds memories that earlier steps wrote or changed."""
         waiting = self.engine.embeddings.backlog()
         done = self.engine.embeddings.drain() if waiting and not self.run.dry else 0
         note = f"would embed {waiting}" if self.run.dry else f"embedded {done}"

@@ -34,14 +34,14 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(NamedTuple):
-    """What a step wants to do, and in words why that is not all; the next run then looks at the same again."""
+    """The plan of a step, and in words why it is not complete; the next run then looks at the same again."""
 
     actions: list[Action]
     problem: str = ""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step looked at and did."""
+    """The report of one step."""
 
     step: str
     looked_at: int = 0
@@ -51,7 +51,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaintainReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run of maintenance did, or with `dry_run` would do."""
+    """The report of a maintenance run, or with `dry_run` its plan."""
 
     steps: tuple[StepReport, ...]
     dry_run: bool = False
@@ -63,7 +63,7 @@ class MaintainReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changed(self) -> int:
-        """How many actions there were."""
+        """The number of actions."""
         return sum(len(step.actions) for step in self.steps)
 
 
@@ -147,7 +147,7 @@ SEEN = ("evidence",)
 
 
 class Run:
-    """What was planned, written and spent so far.
+    """The state of a run: plans, writes and costs so far.
 
     `lease` is None in a dry run, which writes nothing.
     """
@@ -169,7 +169,7 @@ class Run:
         return self.lease is None
 
     def head(self) -> int:
-        """Where the bank stands; a step that begins here has everything up to it in view."""
+        """The head of the log; a step that begins here has everything up to it in view."""
         self._position = self.engine.head()
         return self._position
 

@@ -138,7 +138,7 @@ def reflect(
 
 
 def _clusters(engine: Engine, changed: Sequence[Memory], by_hand: ByHand) -> list[list[Memory]]:
-    """What is near what changed, and near that, level by level; clusters worth a summary, each oldest first.
+    """Clusters worth a summary around changed memories, level by level, each oldest first.
 
     What somebody brought back stays as it is.
     """
@@ -170,7 +170,7 @@ def _clusters(engine: Engine, changed: Sequence[Memory], by_hand: ByHand) -> lis
 
 
 def _trust(engine: Engine, memory: Memory) -> float:
-    """How far a source is trusted; a summary as far as it says itself."""
+    """The trust in a source; a summary carries its own."""
     value = memory.metadata.get("trust") if memory.level and memory.agent is None else None
     if value is None and memory.agent is not None:
         value = engine.setting(f"trust/{memory.agent}")

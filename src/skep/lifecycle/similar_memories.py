@@ -151,7 +151,7 @@ def _few_words(text: str, most: int) -> bool:
 
 
 def _sharing(text: str, others: list[str], least: float) -> list[int]:
-    """Which texts have so much in common with one; most need not be split to tell."""
+    """The texts that have so much in common with one; most need not be split to tell."""
     words = whole_words(text)
     needed = least * len(words)
     return [
@@ -173,7 +173,7 @@ def _by_word(texts: Sequence[str]) -> list[list[list[str]]]:
 
 
 def _distinct(joined: str) -> list[str]:
-    """What `query_terms` gives for a chunk, from its terms joined by blanks."""
+    """The terms that `query_terms` gives for a chunk, from its terms joined by blanks."""
     if " " not in joined:
         return [joined] if joined else []
     found = list(dict.fromkeys(joined.split()))

@@ -28,14 +28,14 @@ SHORTEST = 3
 
 
 class Worded(NamedTuple):
-    """What a callable made of groups of texts; `problem` says in words why there is less than one for each."""
+    """Texts that a callable made of groups of texts; `problem` says in words why some are missing."""
 
     texts: list[str | None]
     problem: str = ""
 
 
 def by_call(distil: Distil, groups: Sequence[Sequence[str]]) -> Worded:
-    """What a callable makes of groups of texts, checked; None where it found nothing to say.
+    """The checked texts that a callable makes of groups of texts; None where it found nothing to say.
 
     Whatever it fails with, the run goes on without it. One that has `fitting` is asked about so many groups only; one
     that has `problem` may say why it left out some.
@@ -196,11 +196,11 @@ class Distiller:
 
     @property
     def money(self) -> float:
-        """What that cost."""
+        """The cost."""
         return self.tokens * self.price_per_million / 1_000_000
 
     def fitting(self, groups: Sequence[Sequence[str]]) -> int:
-        """How many of the first groups can be asked about with what is left."""
+        """The number of first groups that fit into the rest of the budget."""
         tokens, money = self.tokens + self.beside[0], self.money + self.beside[1]
         left = self._max_tokens - tokens
         if self.price_per_million > 0:

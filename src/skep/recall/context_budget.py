@@ -46,7 +46,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes before the model, tier by tier, in the order of the tiers."""
+    """The texts that go before the model, tier by tier, in the order of the tiers."""
 
     messages: tuple[str, ...] = ()
     tool_results: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class _Budget:
         self.out.append(Left(tier=tier, text=text, tokens=self.counter(text), why=why))
 
     def fill(self, tier: str, texts: Sequence[str], most: int) -> tuple[str, ...]:
-        """What of a tier fits, in order, within its own share and what is left of the whole."""
+        """The texts of a tier that fit, in order, within its own share and the rest of the whole."""
         share = most
         taken: list[str] = []
         listed = tier in ("facts", "episodes")

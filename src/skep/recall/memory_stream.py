@@ -1,8 +1,7 @@
-"""Messages as chat APIs have them, told as plain text. Pure.
+"""The memory stream: after each turn of a conversation a search runs in the background; the next turn finds its hits.
 
-Passive recall: after each turn a search runs in the background; at the next turn its result is simply there.
-
-The agent's blocking tool: search facts, episodes or both.
+Also the blocking search of an agent's tool (`search_memory`), and messages of chat APIs as plain text. `bank.upkeep`
+calls it; it reads through a `Recaller` and writes nothing.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ def _call(call: object, field: str) -> str:
 
 
 def _written(value: object) -> str:
-    """What a tool is called with, as JSON; nothing where nothing is given."""
+    """The arguments of a tool call as JSON; empty where there are none."""
     return json.dumps(value, default=str, ensure_ascii=False) if value else ""
 
 
@@ -157,7 +156,7 @@ _ROLE = lazy(r"\s*(?:user|assistant|human|ai|system|tool|developer)\s*:\s+", re.
 
 
 class StreamContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last finished search found."""
+    """The hits of the last finished search."""
 
     facts: tuple[Hit, ...] = ()
     episodes: tuple[Hit, ...] = ()
@@ -232,7 +231,7 @@ class Stream:
             self._wake.notify()
 
     def context(self) -> StreamContext:
-        """What the last finished search found, less what this bank has forgotten since; never waits."""
+        """The hits of the last finished search, less those forgotten since; never waits."""
         found = self._found
         facts, episodes = (self._recaller.without_erased(hits) for hits in (found.facts, found.episodes))
         if facts is found.facts and episodes is found.episodes:
@@ -249,7 +248,7 @@ class Stream:
         self.observe(turn)
 
     async def context_async(self, timeout: float | None = None) -> StreamContext:
-        """What was found, waiting at most `timeout` seconds for the newest search without blocking the loop."""
+        """The hits, after waiting at most `timeout` seconds for the newest search without blocking the loop."""
         if timeout:
             await asyncio.to_thread(self.wait, timeout)
         return self.context()
@@ -293,7 +292,7 @@ class Stream:
             self._wake.notify_all()
 
     def _stale(self) -> bool:
-        """Whether a newer turn waits for its own search."""
+        """True if a newer turn waits for its own search."""
         return self._asked is not None
 
     def _some(self, query: str, kinds: tuple[str, ...]) -> tuple[Hit, ...]:
@@ -303,7 +302,7 @@ class Stream:
 
 
 def _relevant(hit: Hit) -> bool:
-    """Whether a memory is about the turns; one that has no vector yet, if it has words of theirs."""
+    """True if a memory is about the turns; one that has no vector yet, if it has words of theirs."""
     if "pending" in hit.flags:
         return hit.signals.get("lexical", 0.0) > 0
     return hit.signals.get("semantic", 1.0) >= RELEVANT
@@ -319,7 +318,7 @@ SEARCHED: dict[str, tuple[str, ...]] = {
 def search_memory(
     recaller: Recaller, query: str, where: Filter, *, search_type: str = "both", limit: int = 5
 ) -> tuple[Hit, ...]:
-    """What is stored about a question, if at least somewhat sure (effective confidence above 0.3), diverse."""
+    """Memories that fit a question, diverse, with an effective confidence above 0.3."""
     clean_choice("search_type", search_type, tuple(SEARCHED))
     narrowed = msgspec.structs.replace(where, kinds=SEARCHED[search_type], min_confidence=DEPRECATED + ABOVE)
     found: Recalled = recaller.run(query, narrowed, limit=limit, config={"select": "diversity"})

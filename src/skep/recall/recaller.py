@@ -38,7 +38,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Question(msgspec.Struct, frozen=True):
-    """How something is asked."""
+    """The arguments of one recall, apart from the query."""
 
     where: Filter
     """As of no time; `at` says what it is at some."""
@@ -90,7 +90,7 @@ class _Kept(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """What the first question loads."""
+    """The modules that the first question loads."""
 
     sources: BankSources
     """What the pipeline reads from."""
@@ -126,7 +126,7 @@ class Recaller:
         return tuple(hit for hit in hits if hit.memory.id not in erased)
 
     def deployed(self) -> dict[str, Any]:
-        """What `skep tune deploy` has put in force: how to rank, and (see `NARROWING`) what to let in by default."""
+        """The config that `skep tune deploy` has put in force, with the filters it sets by default (`NARROWING`)."""
         return self._engine.setting(CONFIG_KEY) or {}
 
     def config(
@@ -136,7 +136,7 @@ class Recaller:
         expand: Any = None,
         deployed: Mapping[str, Any] | None = None,
     ) -> RecallConfig:
-        """What applies to one recall: the call's own fields, over the bank's config, over the preset."""
+        """The config of one recall: the call's own fields, over the bank's config, over the preset."""
         if isinstance(
             config, RecallConfig
         ):  # what follows from it is kept, and its weights are the caller's to change
@@ -178,7 +178,7 @@ class Recaller:
         *,
         current: bool = True,
     ) -> Question:
-        """What is asked but for its words.
+        """The question of a call without its words: filter, limit and config.
 
         Args:
             where: What may be in the answer.
@@ -446,7 +446,7 @@ def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _load(engine: Engine) -> _Loaded:
-    """What the pipeline reads from, and the pipeline."""
+    """The sources of the pipeline, and its entry."""
     from skep.retrieval.pipeline import run
     from skep.retrieval.sources import BankSources
 

@@ -29,7 +29,7 @@ class Taken(Protocol):
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Which wait for their time to come."""
+        """The events that wait for their time to come."""
         ...
 
 
@@ -107,12 +107,12 @@ class SeenByMembers(Protocol):
     """A replica that is made of several, some of which may be elsewhere."""
 
     def seen_by_members(self) -> Versions:
-        """Which events any of them has."""
+        """The events that any of them has."""
         ...
 
 
 def seen(replica: Replica) -> Versions:
-    """Which events a replica has, as ranges of counters."""
+    """The events of a replica, as ranges of counters."""
     if isinstance(replica, SeenByMembers):
         return replica.seen_by_members()
     whole = Versions.contiguous(replica.versions())

@@ -161,7 +161,7 @@ def _by_company(found: Candidates, call: Call, speakers: tuple[str, ...]) -> Can
 
 
 def thread(rows: Ints, before: Ints, score: Floats) -> Floats:
-    """How far each candidate lies behind the one just before it in its session, as a share of the best score.
+    """The distance of each candidate to a better one just before it in its session, as a share of the best score.
 
     >>> thread(np.array([4, 9, 5]), np.array([-1, 8, 4]), np.array([2.0, 1.5, 1.0])).tolist()
     [0.0, 0.0, 0.5]
@@ -175,7 +175,7 @@ def thread(rows: Ints, before: Ints, score: Floats) -> Floats:
 
 
 def _echo(found: Candidates, call: Call, texts: Sequence[str]) -> Floats:
-    """How much each turn holds of the words that the first hits share and the question lacks."""
+    """The share that each turn holds of words which the first hits share and the question lacks."""
     first = found.score[: min(VOICES, len(texts))]
     said = voices(texts[: len(first)], first, call.asked.terms) if len(first) and first[0] > 0 else {}
     if not said:
@@ -201,7 +201,7 @@ def voices(texts: Sequence[str], score: Floats, asked: Collection[str]) -> dict[
 
 
 def echo(impacts: Floats, score: Floats) -> Floats:
-    """How much of the words each candidate holds, 0..1; one of the first hits is not heard by itself.
+    """The share of the words that each candidate holds, 0..1; one of the first hits does not count for itself.
 
     Args:
         impacts: BM25 of each word (columns) on each candidate (rows), best first.

@@ -100,7 +100,7 @@ def titles_named(query: str, titles: Sequence[str]) -> Floats:
 
 
 def guidance(question: str, texts: Sequence[str], cosine: Floats) -> Floats:
-    """How much each text tells of the way to answer, 0..1.
+    """The degree to which each text says how to answer, 0..1.
 
     Args:
         question: The query as asked.

@@ -147,7 +147,7 @@ def _perhaps_before(lowered: str) -> tuple[str, ...]:
 
 
 def _leaves_open(lowered: str, times: Sequence[str]) -> bool:
-    """Whether a question, but for the times it names, does not say what it is about."""
+    """True if a question, but for the times it names, does not say what it is about."""
     rest = " ".join(lowered.split())
     for time in times:
         rest = rest.replace(time, " ")

@@ -53,7 +53,7 @@ RETIRED = frozenset(_RETIRED.split())
 
 
 class Expand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a recall walks along links from its hits."""
+    """The walk of a recall along links from its hits."""
 
     relations: tuple[str, ...] = ()
     """Which relations to follow; none means all."""
@@ -239,7 +239,7 @@ def _weights(config: RecallConfig) -> None:
 
 
 def _within(value: object, low: float, high: float) -> bool:
-    """Whether it is a number between two others; `True` is none."""
+    """True if it is a number between two others; `True` is none."""
     if not isinstance(value, _NUMBERS) or isinstance(value, bool):
         return False
     return low <= value <= high

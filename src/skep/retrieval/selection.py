@@ -1,6 +1,6 @@
-"""Which of the ranked candidates are returned: diversity, the cliff, and the bar.
+"""Selection of the hits to return: diversity, the cliff in the scores, and memories that links lead to.
 
-Walking links outward from hits: each hop keeps a share of the score, cycles are walked once.
+A walk along links keeps a share of the score per hop and passes a cycle once. Pure; the pipeline calls it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def diverse(
 
 
 def dynamic_k(scores: Sequence[float] | Floats, *, factor: float = CLIFF, min_results: int = 1) -> int:
-    """How many results stand before the cliff.
+    """The number of results before the cliff.
 
     A gap is compared with the mean of the gaps before it; the first, which has none, with the mean of
     those after.

@@ -76,17 +76,17 @@ class Pool(Protocol):
 
     @property
     def words_total(self) -> int:
-        """How many memories matched a word, before the cut."""
+        """The number of memories that matched a word, before the cut."""
         ...
 
     @property
     def vectors_total(self) -> int:
-        """How many memories had a vector, before the cut."""
+        """The number of memories with a vector, before the cut."""
         ...
 
 
 class Counters(NamedTuple):
-    """What changes with use, one entry per row asked for."""
+    """Fields that change with use, one entry per row asked for."""
 
     uses: Ints
     confirmations: Ints
@@ -97,7 +97,7 @@ class Counters(NamedTuple):
 
 
 class Scopes(NamedTuple):
-    """What memories belong to, one entry per row asked for. Equal keys mean the same; 0 means nothing of the kind."""
+    """Scopes of memories as keys, one entry per row asked for. Equal keys mean the same; 0 means none."""
 
     place: Keys
     """User and project."""
@@ -132,7 +132,7 @@ class Sources(Protocol):
         ...
 
     def heirs(self, rows: Ints) -> list[str | None]:
-        """What stands in place of each replaced row now, at the end of its chain; None where nothing does."""
+        """The memory now in place of each replaced row, at the end of its chain; None where there is none."""
         ...
 
     def idf(self, terms: Sequence[str]) -> Floats:
@@ -244,12 +244,12 @@ class BankSources:
         return index.search(terms, vector, former, k_words=count, k_vectors=count)
 
     def heirs(self, rows: Ints) -> list[str | None]:
-        """What stands in place of each replaced row now."""
+        """The memory now in place of each replaced row."""
         found = self._engine.heirs(rows.tolist())
         return [found.get(row) for row in rows.tolist()]
 
     def idf(self, terms: Sequence[str]) -> Floats:
-        """How rare each term is in the whole bank."""
+        """The idf of each term in the whole bank."""
         key = tuple(terms)
         found = self._idf.get(key)
         if found is None:
@@ -441,7 +441,7 @@ class InMemorySources:
         return float(np.log(1 + (len(self.all) - df + 0.5) / (df + 0.5)))
 
     def _link_neighbours(self) -> None:
-        """Who came just before and just after, within one scope and within an hour."""
+        """The neighbours of each turn in time, within one scope and within an hour."""
         self._before = np.full(len(self.all), -1, dtype=np.int64)
         self._after = np.full(len(self.all), -1, dtype=np.int64)
         last: dict[tuple[object, ...], int] = {}
@@ -491,7 +491,7 @@ class InMemorySources:
         return self.search(terms, vector, former, count, count) if self.mask(former).any() else None
 
     def heirs(self, rows: Ints) -> list[str | None]:
-        """What stands in place of each replaced row now."""
+        """The memory now in place of each replaced row."""
         return [self._heir(memory) for memory in self.memories(rows)]
 
     def _heir(self, memory: Memory) -> str | None:
@@ -531,7 +531,7 @@ class InMemorySources:
         return out
 
     def idf(self, terms: Sequence[str]) -> Floats:
-        """How rare each term is."""
+        """The idf of each term."""
         return np.array(
             [self._idf(len(self._postings[t][0]) if t in self._postings else 0) for t in terms],
             dtype=np.float64,
@@ -612,7 +612,7 @@ class InMemorySources:
         return [link for link in self._links if link.src in chosen or link.dst in chosen]
 
     def mask(self, where: Filter) -> NDArray[np.bool_]:
-        """Which memories the filter admits."""
+        """The memories that the filter admits, as a mask."""
         if where not in self._masks:
             self._masks[where] = np.array([admits(where, memory) for memory in self.all], dtype=bool)
         return self._masks[where]
@@ -625,7 +625,7 @@ def _best(scores: NDArray[np.floating], among: Ints, count: int) -> Ints:
 
 
 def admits(where: Filter, memory: Memory) -> bool:
-    """Whether a memory passes a filter."""
+    """True if a memory passes a filter."""
     outside = where.scope is not None and not where.scope.admits(memory.scope)
     if outside and not (where.include_shared and memory.scope.shared):
         return False

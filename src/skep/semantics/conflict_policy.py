@@ -263,7 +263,7 @@ def _named(conflicts: tuple[Conflict, ...], memory: Memory) -> tuple[Conflict, .
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What superseding comes to."""
+    """The outcome of superseding."""
 
     conflicts: tuple[Conflict, ...] = ()
     kept: str | None = None
@@ -331,7 +331,7 @@ def _confirming(engine: Engine, kept: Memory, memory: Memory, body: Body) -> lis
 
 
 def noted(winner: Memory, losers: Sequence[Memory]) -> dict[str, object]:
-    """What the winner takes over from its copies: tags, importance, and what only they say of themselves."""
+    """Changes by which the winner takes over tags, importance and fields that only its copies have."""
     every = (winner, *losers)
     changes: dict[str, object] = {}
     tags = list(dict.fromkeys(tag for m in every for tag in m.tags))

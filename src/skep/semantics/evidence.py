@@ -151,7 +151,7 @@ DOUBTS = lx.word_set(
 
 
 def speaker(line: str) -> str | None:
-    """Who speaks in a line, if it says so.
+    """The speaker of a line, if it names one.
 
     >>> speaker("Ana: I live in Oslo"), speaker("Note: I live in Oslo"), speaker("our limits: none")
     ('Ana', None, None)
@@ -169,7 +169,7 @@ def speaker(line: str) -> str | None:
 
 @lru_cache(maxsize=8192)
 def telling(sentence: str) -> bool:
-    """Whether a sentence tells something that is worth knowing by itself."""
+    """True if a sentence tells something that is worth knowing by itself."""
     if CODE.match(sentence):
         return False
     label = LABEL.match(sentence)
@@ -265,7 +265,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _goes_on(before: str, after: str) -> bool:
-    """Whether the full stop at the end of a part belongs to a shortened word."""
+    """True if the full stop at the end of a part belongs to a shortened word."""
     if not before.endswith("."):
         return False
     found = _SHORTENED.search(before, max(0, len(before) - 8))
@@ -297,7 +297,7 @@ def statements(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def told(text: str) -> tuple[str, ...]:
-    """What a text states, without the occasion: "failed on run 3" states that it failed.
+    """The statements of a text, without the occasion: "failed on run 3" states that it failed.
 
     >>> told("The backup failed, attempt 3. Why?")
     ('The backup failed',)
@@ -307,7 +307,7 @@ def told(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def worth_keeping(text: str) -> tuple[str, ...]:
-    """What a text states that is worth knowing by itself, without the occasion.
+    """The statements of a text that are worth knowing by themselves, without the occasion.
 
     >>> worth_keeping("Hi! Thanks, that worked. The backup to nas3 failed, attempt 3.")
     ('The backup to nas3 failed',)
@@ -321,7 +321,7 @@ def _without_occasion(sentence: str) -> str:
 
 
 def supports(fact: str, text: str, *, similarity: float) -> bool:
-    """Whether a text is evidence for a fact."""
+    """True if a text is evidence for a fact."""
     return supports_many([Said(fact, text, similarity)])[0]
 
 
@@ -356,7 +356,7 @@ def _says(verdict: Verdict) -> bool:
 
 
 def against(fact: str, text: str, *, similarity: float) -> bool:
-    """Whether some sentence of a text does not let a fact stand."""
+    """True if some sentence of a text does not let a fact stand."""
     about = analyse(fact)
     near = [said for said in statements(text) if _share(about, analyse(said)) >= HELD]
     return any(
@@ -366,12 +366,12 @@ def against(fact: str, text: str, *, similarity: float) -> bool:
 
 
 def _share(fact: Text, said: Text) -> float:
-    """How much of a fact's words a sentence holds."""
+    """The share of a fact's words that a sentence holds."""
     return sum(stem in said.stem_bag for stem in fact.told) / max(1, len(fact.told))
 
 
 def _may(fact: Text, said: Text) -> bool | None:
-    """Whether a sentence holds every word of a fact; None if it cannot support it, whatever it means."""
+    """True if a sentence holds every word of a fact; None if it cannot support it, whatever it means."""
     if _share(fact, said) < HELD or fact.question or said.question:
         return None
     more = said.bag - fact.bag
@@ -393,7 +393,7 @@ def _may(fact: Text, said: Text) -> bool | None:
 
 
 def _others(fact: Text, said: Text) -> bool:
-    """Whether two sentences are about different people, as far as "I", "he" and "she" tell."""
+    """True if two sentences are about different people, as far as "I", "he" and "she" tell."""
     mine, theirs = (
         {i for i, words in enumerate(SPEAKING) if not words.isdisjoint(t.bag)} for t in (fact, said)
     )
@@ -401,7 +401,7 @@ def _others(fact: Text, said: Text) -> bool:
 
 
 def _repeated(fact: Text, place: int) -> bool:
-    """Whether a word says only that something happened again."""
+    """True if a word says only that something happened again."""
     word = fact.words[place]
     return word in REPEATED or (word == "more" and place > 0 and fact.words[place - 1] == "once")
 
@@ -417,6 +417,6 @@ def _past(text: Text) -> bool:
 
 
 def _as_said(fact: Text, said: Text, place: int) -> bool:
-    """Whether a word of a fact stands in a sentence too, negated as there or not."""
+    """True if a word of a fact stands in a sentence too, negated as there or not."""
     stem, negated = fact.stems[place], fact.negated[place]
     return any(s == stem and n == negated for s, n in zip(said.stems, said.negated, strict=True))

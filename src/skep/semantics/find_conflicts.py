@@ -102,17 +102,17 @@ def _surest_first(judged: Iterable[Conflict | None]) -> list[Conflict]:
 
 
 def repeats(conflict: Conflict, memory: Memory) -> bool:
-    """Whether a memory is the same statement as a stored one, so that it need not be stored again."""
+    """True if a memory is the same statement as a stored one, so that it need not be stored again."""
     return conflict.kind == "duplicate" and same_words(conflict.existing.text, memory.text)
 
 
 def replaces(conflict: Conflict) -> bool:
-    """Whether a memory and a stored one hardly both hold, so that the newer stands for the older."""
+    """True if a memory and a stored one hardly both hold, so that the newer stands for the older."""
     return conflict.kind != "duplicate" and conflict.confidence >= LIKELY
 
 
 def holds(memory: Memory, now: float) -> bool:
-    """Whether a memory is of the present; one that is not so yet, or no longer, takes the place of none."""
+    """True if a memory is of the present; one that is not so yet, or no longer, takes the place of none."""
     begun = memory.valid_from is None or memory.valid_from <= now
     return begun and (memory.valid_to is None or now < memory.valid_to)
 
@@ -182,7 +182,7 @@ def _conflict(
 
 
 def _alike(a: Memory, b: Memory) -> bool:
-    """Whether two memories are of one kind, and no tags set them apart."""
+    """True if two memories are of one kind, and no tags set them apart."""
     return a.kind == b.kind and (not a.tags or not b.tags or not set(a.tags).isdisjoint(b.tags))
 
 
@@ -331,12 +331,12 @@ def _candidates(
 
 
 def worth_comparing(mine: set[str], theirs: set[str], similarity: float) -> bool:
-    """Whether two texts may be about the same: near in meaning, or sharing most of their words."""
+    """True if two texts may be about the same: near in meaning, or sharing most of their words."""
     return similarity >= CANDIDATE or in_common(mine, theirs) >= OVERLAP
 
 
 def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) -> list[float]:
-    """How near texts that share words are, by the bundled table: what there is where the bank's embedder is slow."""
+    """Similarities by the bundled word table, of texts that share words; used where the bank's embedder is slow."""
     if not rows:
         return []
     table = bundled_table()
@@ -345,12 +345,12 @@ def _near_by_table(text: str, others: Mapping[int, str], rows: Sequence[int]) ->
 
 
 def comparable(a: Memory, b: Memory) -> bool:
-    """Whether two memories may be in conflict at all: neither replaced the other."""
+    """True if two memories may be in conflict at all: neither replaced the other."""
     return a.id not in (b.superseded_by, b.merged_into) and b.id not in (a.superseded_by, a.merged_into)
 
 
 def same_words(a: str, b: str) -> bool:
-    """Whether two texts are one statement but for case, punctuation, articles and fillers; the order of words counts.
+    """True if two texts are one statement but for case, punctuation, articles and fillers; the order of words counts.
 
     >>> same_words("The build takes 9 minutes.", "the build takes 9 minutes")
     True

@@ -300,7 +300,7 @@ def vector_features(one: Floats, other: Floats) -> Floats:
 
 
 def word_columns(earlier: Sequence[str], later: Sequence[str]) -> Floats:
-    """What the words of pairs say: `word_features`, then known words that only the later, or only the earlier, has."""
+    """Features of the words of pairs: `word_features`, then known words of only the later or only the earlier."""
     import numpy as np
 
     place = {text: row for row, text in enumerate(dict.fromkeys((*earlier, *later)))}
@@ -336,7 +336,7 @@ def update_scores(
     earlier_vectors: Floats | None = None,
     later_vectors: Floats | None = None,
 ) -> Floats:
-    """How likely the later text of each pair makes the earlier one outdated, 0 to 1.
+    """The probability that the later text of each pair makes the earlier one outdated.
 
     The scores rank; they hide nothing. Of pairs that share a topic, scores from 0.7 on are right in two of three cases.
 
@@ -378,7 +378,7 @@ class Pair(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the later text of a pair does to the earlier one."""
+    """The effect of the later text of a pair on the earlier one, with its probability."""
 
     kind: str
     """One of KINDS."""
@@ -388,7 +388,7 @@ class Verdict(NamedTuple):
 
 
 def judge(earlier: str, later: str, similarity: float | None = None) -> Verdict:
-    """What a later text does to an earlier one.
+    """The verdict on a pair: the effect of a later text on an earlier one.
 
     >>> judge("The archive opens at 9:00", "the archive opens at 9:00.").kind
     'same'
@@ -486,14 +486,14 @@ def statement(text: str) -> tuple[str, ...]:
 
 
 def _adds(pair: Pair) -> bool:
-    """Whether one text says what the other says, and goes on before or after it."""
+    """True if one text says what the other says, and goes on before or after it."""
     one, other = (statement(text)[: -1 - len(_MARK.findall(text))] for text in (pair.earlier, pair.later))
     short, long = sorted((one, other), key=len)
     return long[: len(short)] == short or long[-len(short) :] == short
 
 
 def _asks(text: str) -> bool:
-    """Whether a text is a question, which asserts nothing."""
+    """True if a text is a question, which asserts nothing."""
     return text.rstrip().endswith(("?", "\uff1f"))
 
 

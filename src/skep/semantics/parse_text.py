@@ -72,7 +72,7 @@ TELLS, COUNTS, DENIES, JOINS, NUMBERS = 1, 2, 4, 8, 16
 
 
 def numbered(word: str) -> bool:
-    """Whether a word is the number of something; that of a version replaces another."""
+    """True if a word is the number of something; that of a version replaces another."""
     return word.removesuffix("id").isdigit()
 
 
@@ -81,7 +81,7 @@ Known = tuple[int, str, str]
 
 
 class _Words(dict[str, Known]):
-    """What is known of each word; all are forgotten when there are too many."""
+    """A cache of the properties of words; it is emptied when it is full."""
 
     def __missing__(self, word: str) -> Known:
         does = (
@@ -245,7 +245,7 @@ def _figure(value: float, dimension: str, written: str) -> str:
 
 
 def _half(words: Sequence[str], at: int) -> tuple[Quantity, int] | None:
-    """What "half" begins, and where it ends: "half an hour", "half past nine"."""
+    """The number that "half" begins, and the place of its end: "half an hour", "half past nine"."""
     if at + 1 >= len(words):
         return None
     if words[at] in ("a", "an") and words[at + 1] in lx.UNITS:
@@ -318,7 +318,7 @@ def _scopes(words: Sequence[str]) -> tuple[list[bool], int, int]:
 
 
 def _is_question(text: str, words: Sequence[str]) -> bool:
-    """Whether the text as a whole asks; a statement with a question at its end does not."""
+    """True if the text as a whole asks; a statement with a question at its end does not."""
     if len(words) < 2:
         return text.rstrip().endswith("?")
     if not text.rstrip().endswith("?"):

@@ -94,7 +94,7 @@ def _set_aside(bank: Path) -> Path | None:
 
 
 def _copies_of(aside: Path) -> dict[str, float]:
-    """Where copies of a bank were made, and when; of a damaged one, what can be read of that."""
+    """The paths and times of copies of a bank; of a damaged one, those that can be read."""
     try:
         connection = Connection(str(aside), busy_seconds=WAIT_SECONDS, read_only=True)
         try:

@@ -55,7 +55,7 @@ class Linked:
     connection: Connection
 
     def link_sources(self) -> list[str]:
-        """Where each link starts, once per link."""
+        """The source of each link, once per link."""
         return [row[0] for row in self.connection.rows("SELECT src FROM links")]
 
     def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:

@@ -249,7 +249,7 @@ def _kept(connection: Connection, busy_seconds: float) -> Path | None:
 
 
 def _place_for(connection: Connection) -> Path:
-    """Where the copy goes: to a name that is free, or to the copy of the same that an interrupted migration made."""
+    """The path of the copy: a free name, or that of the same copy by an interrupted migration."""
 
     first = copy = Path(f"{connection.where}.before-v{VERSION}")
     number = 1

@@ -328,7 +328,7 @@ class SqliteStore(Reads):
         return contextlib.nullcontext() if self.read_only else self.connection.transaction()
 
     def backups(self) -> list[Path]:
-        """Where copies were made."""
+        """The paths of copies."""
         from pathlib import Path
 
         return [Path(path) for (path,) in self.connection.rows("SELECT path FROM backups ORDER BY path")]
