@@ -4,12 +4,12 @@ Two kinds of rows: labelled pairs, and every note of a topic with its nearest ea
 true updates. The two come with different shares of updates, so columns that say "this is a labelled pair" take part
 in the fit of the link and are left out afterwards. Needs scikit-learn.
 
-The bundled encoder was tuned on these topics, so its similarities are too good here. `--plain` gives the vectors of the
+The bundled encoder was tuned on these topics, so its similarities are too good here. `--published` names the folder of the
 published weights for the similarity of verdicts.
 
     python -m training.fit_judge                            # writes src/skep/semantics/data/judge.npy
     python -m training.fit_judge --left-out 3               # figures, three groups of writers left out in turn
-    python -m training.fit_judge --vectors a.npy --plain b.npy    # in the order of `texts_of`
+    python -m training.fit_judge --vectors a.npy --published published    # in the order of `texts_of`
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def main() -> None:
     """Fit and write, or measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vectors", type=Path, help="of the bundled encoder, if they have been made")
-    parser.add_argument("--plain", type=Path, help="vectors of an encoder that was not tuned on the topics")
+    parser.add_argument("--published", type=Path, help="folder of the published encoder, which has not seen the topics")
     parser.add_argument(
         "--left-out", type=int, default=0, metavar="FOLDS", help="measure on writers left out"
     )
@@ -214,7 +214,8 @@ def main() -> None:
     embedder = MiniLMEmbedder()
     made = embedder.embed(texts) if args.vectors is None else np.load(args.vectors)
     vectors = dict(zip(texts, made, strict=True))
-    plain = vectors if args.plain is None else dict(zip(texts, np.load(args.plain), strict=True))
+    published = None if args.published is None else MiniLMEmbedder(args.published).embed(texts)
+    plain = vectors if published is None else dict(zip(texts, published, strict=True))
     rows = rows_of(topics, vectors)
     if args.left_out:
         from training.measure_judge import report

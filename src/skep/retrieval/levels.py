@@ -32,9 +32,13 @@ RIVALLED = 0.15
 
 
 def of(found: Candidates) -> Floats:
-    """The level of each candidate as its place in `NAMES`; candidates come best first."""
+    """The level of each candidate as its place in `NAMES`; candidates come best first.
+
+    The weights are for the scale of `default`. Other presets are judged by their cosines, which lie close to it.
+    """
     rival = found.signals.get(RIVAL, np.zeros(len(found)))
-    probability = 1.0 / (1.0 + np.exp(-(features(found.score, rival) @ np.array(WEIGHTS) + BIAS)))
+    fit = found.score if "words" in found.signals else found.signals.get("semantic", np.zeros(len(found)))
+    probability = 1.0 / (1.0 + np.exp(-(features(fit, rival) @ np.array(WEIGHTS) + BIAS)))
     return (probability >= LIKELY).astype(np.float64) + ((probability >= STRONG) & (rival < RIVALLED))
 
 
@@ -43,5 +47,5 @@ def features(score: Floats, rival: Floats) -> Floats:
     likely a newer memory updates it."""
     if not len(score):
         return np.zeros((0, len(WEIGHTS)))
-    above = score - np.append(score[1:], 0.0)
-    return np.stack([score, np.maximum(above, 0.0), score[0] - score, rival], axis=1)
+    above = np.maximum(score - np.append(score[1:], 0.0), 0.0)
+    return np.stack([score, above, score.max() - score, rival], axis=1)
