@@ -11,11 +11,10 @@ import msgspec
 from skep.semantics.find_conflicts import (
     OVERLAP,
     comparable,
-    in_common,
     judge_many,
     older_first,
     replaces,
-    whole_words,
+    sharing_words,
 )
 
 if TYPE_CHECKING:
@@ -78,15 +77,11 @@ def _opposed(
     now: float,
 ) -> list[tuple[Memory, Memory]]:
     """The pairs of hits that contradict or update one another, the older first."""
-    words = [whole_words(hit.memory.text) for hit in hits]
     alike: list[tuple[int, int, float]] = []
-    for i, one in enumerate(hits):
-        for j in range(i + 1, len(hits)):
-            other = hits[j].memory
-            shared = in_common(words[i], words[j])
-            fits = one.memory.kind == other.kind and not one.memory.scope.apart(other.scope)
-            if shared >= ALIKE and fits and comparable(one.memory, other):
-                alike.append((i, j, shared))
+    for i, j, shared in sharing_words([hit.memory.text for hit in hits], ALIKE):
+        one, other = hits[i].memory, hits[j].memory
+        if one.kind == other.kind and not one.scope.apart(other.scope) and comparable(one, other):
+            alike.append((i, j, shared))
     if not alike:
         return []
     rows = vectors(hits)

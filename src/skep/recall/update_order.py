@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.clock import AHEAD_SECONDS
 from skep.retrieval.levels import RIVAL
-from skep.semantics.find_conflicts import age, older_first
+from skep.semantics.find_conflicts import newer_than
 from skep.semantics.link_graph import UPDATES
 from skep.semantics.pair_judge import Pair, judge_many, opposites, update_scores
 from skep.text.terms import STOP, query_terms, terms
@@ -133,7 +132,7 @@ class UpdateOrder:
         vectors = call.sources.vectors(pool.rows)
         # a turn of a conversation updates nothing by itself
         alone = np.array([memory.kind != "episode" or not memory.scope.session for memory in memories])
-        near = _near(vectors, _earlier(memories, call.now))
+        near = _near(vectors, _updatable(memories, newer_than(memories, call.now)))
         older, newer = np.nonzero(near & alone[:, None] & alone[None, :])
         if len(older):
             texts = [memory.text for memory in memories]
@@ -195,19 +194,10 @@ def names_apart(question: str, older: str, newer: str) -> bool:
     return not any(opposites(one, other) for one in alone for other in instead)
 
 
-def _earlier(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
-    """The memories (columns) that are newer than each (row); documents and long texts update nothing."""
-    made = np.array([memory.created_at for memory in memories])
-    found = made[:, None] < made[None, :]
-    ahead = made > now + AHEAD_SECONDS
-    unclear = (made[:, None] == made[None, :]) | ahead[:, None] | ahead[None, :]
-    np.fill_diagonal(unclear, False)
-    for one, other in zip(*np.nonzero(unclear), strict=True):  # of one writer, the order of writing counts
-        mine, theirs = memories[int(one)], memories[int(other)]
-        same = age(mine)[1] == age(theirs)[1]
-        found[one, other] = (same or made[one] != made[other]) and older_first(mine, theirs, now)[0] is mine
+def _updatable(memories: Sequence[Memory], newer: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The pairs without documents and long texts, which update nothing and are not updated."""
     short = np.array([memory.kind != "document" and len(memory.text) <= LONGEST for memory in memories])
-    return found & short[:, None] & short[None, :]
+    return newer & short[:, None] & short[None, :]
 
 
 def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -226,7 +216,9 @@ def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
     newer = np.arange(len(pool))
     best = odds[older, newer]
     kept = np.flatnonzero(best > WORTH)
-    kept = kept[np.argsort(-pool.rows[newer[kept]], kind="stable")]  # of several updates of one, the newest comes first
+    kept = kept[
+        np.argsort(-pool.rows[newer[kept]], kind="stable")
+    ]  # of several updates of one, the newest comes first
     return Pairs(older[kept], newer[kept], best[kept])
 
 

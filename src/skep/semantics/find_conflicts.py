@@ -279,6 +279,22 @@ def older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
     return (a, b) if one <= other else (b, a)
 
 
+def newer_than(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
+    """For each memory (row) those that are newer (columns); the rule of `older_first`.
+
+    Of two memories of one moment by two writers neither is newer.
+    """
+    import numpy as np
+
+    ages = [age(memory) for memory in memories]
+    made, count = np.array([each[0] for each in ages]), np.array([each[2] for each in ages])
+    writers = np.unique([each[1] for each in ages], return_inverse=True)[1]
+    same = writers[:, None] == writers[None, :]
+    ahead = made > now + AHEAD_SECONDS
+    by_count = same & ((made[:, None] == made[None, :]) | ahead[:, None] | ahead[None, :])
+    return np.where(by_count, count[:, None] < count[None, :], made[:, None] < made[None, :])
+
+
 def _candidates(
     engine: Engine,
     memory: Memory,
@@ -376,3 +392,11 @@ def in_common(mine: set[str], theirs: set[str]) -> float:
     """The share of words that two texts have in common, 0 to 1."""
     both = len(mine & theirs)
     return both / max(1, len(mine) + len(theirs) - both)
+
+
+def sharing_words(texts: Sequence[str], least: float) -> list[tuple[int, int, float]]:
+    """The pairs of texts that have at least this share of their words in common, with the share."""
+    words = [whole_words(text) for text in texts]
+    pairs = ((i, j) for i in range(len(words)) for j in range(i + 1, len(words)))
+    shares = ((i, j, in_common(words[i], words[j])) for i, j in pairs)
+    return [each for each in shares if each[2] >= least]
