@@ -288,7 +288,8 @@ def newer_than(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
 
     ages = [age(memory) for memory in memories]
     made, count = np.array([each[0] for each in ages]), np.array([each[2] for each in ages])
-    writers = np.unique([each[1] for each in ages], return_inverse=True)[1]
+    known: dict[str, int] = {}
+    writers = np.array([known.setdefault(each[1], len(known)) for each in ages])
     same = writers[:, None] == writers[None, :]
     ahead = made > now + AHEAD_SECONDS
     by_count = same & ((made[:, None] == made[None, :]) | ahead[:, None] | ahead[None, :])
