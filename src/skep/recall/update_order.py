@@ -64,12 +64,12 @@ class UpdateOrder:
     def __init__(
         self,
         links: Callable[[Sequence[str]], Sequence[Link]] = lambda _ids: (),
-        decided: Callable[[str, str], bool] = lambda _one, _other: False,
+        decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set(),
     ) -> None:
         self._links = links
         """The links that touch some memories."""
         self._decided = decided
-        """True for two memories of which somebody has decided that both stay."""
+        """Of pairs of memories, those of which somebody has decided that both stay."""
 
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
@@ -89,7 +89,7 @@ class UpdateOrder:
         if not (sure & moves).any():
             return found
         newest_first = np.argsort(-earlier.sum(axis=0)[pairs.newer], kind="stable")
-        pairs = Pairs(*(column[newest_first] for column in pairs))
+        pairs = Pairs(pairs.older[newest_first], pairs.newer[newest_first], pairs.odds[newest_first])
         sure, moves = sure[newest_first], moves[newest_first]
         older, newer = pairs.older[sure].tolist(), pairs.newer[sure].tolist()
         order = placed(older, newer, len(pool), former=former)
@@ -109,8 +109,11 @@ class UpdateOrder:
         """The pairs of which somebody has decided that both stay; only those that would move are looked up."""
         found = np.zeros(len(sure), dtype=bool)
         places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
-        for at in places:
-            found[at] = self._decided(memories[pairs.older[at]].id, memories[pairs.newer[at]].id)
+        ids = [memory.id for memory in memories]
+        asked = {at: (ids[int(pairs.older[at])], ids[int(pairs.newer[at])]) for at in places}
+        decided = self._decided(list(asked.values()))
+        for at, pair in asked.items():
+            found[at] = pair in decided
         return found
 
     def _odds(
