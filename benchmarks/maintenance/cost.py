@@ -90,10 +90,10 @@ def measure(root: Path | None, size: int, new: int, rounds: int = ROUNDS, turns:
 
 
 def processor() -> dict[str, Any]:
-    """What the compiled loops find here: whether they are used, and how they look for neighbours."""
+    """What the compiled loops find here: whether they are used, and for which generation of processors."""
     if runtime.native is None:
         return {"compiled": False}
-    return {"compiled": True, "neighbours": ("lens", "AVX-512", "tiles (AMX)")[runtime.native.crossing()]}
+    return {"compiled": True, "neighbours": runtime.native.generations()[-1]}
 
 
 def _round(bank: Bank, fresh: list[str]) -> dict[str, float]:

@@ -95,7 +95,7 @@ def test_learning_in_bulk_does_not_pass_by_the_gate(hive: Hive) -> None:
     )
 
     assert [one.decision.verdict for one in (first, second)] == ["promoted", "quarantined"]  # type: ignore[attr-defined]
-    assert texts(hive.agent("cy").recall("ruff linting")) == [kept.text]
+    assert texts(hive.agent("cy").recall("ruff linting")) == [kept.text, first.memory.text]
 
 
 def test_an_author_may_correct_itself(hive: Hive) -> None:

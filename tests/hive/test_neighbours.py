@@ -25,11 +25,11 @@ def test_an_answer_beside_the_question_is_found_whoever_gave_it(
 ) -> None:
     hive = make_hive(kind, policy=HivePolicy(deadline=10.0, hedge_after=5.0, quality_at=0.0))
     scope, moment = {"project": "warehouse", "session": "night"}, clock()
+    clock.pass_seconds(200_000)  # what claims to be of the future counts from when it was told
     for step, (agent, (_, text)) in enumerate(zip(authors, TALK, strict=True)):
         hive.agent(agent).remember(text, scope=scope, created_at=moment + step)
     for step, text in enumerate(ELSEWHERE):
         hive.agent("dora").remember(text, scope=scope, created_at=moment + 90_000 + 9_000 * step)
-    clock.pass_seconds(200_000)
     config = {"k_vectors": 0, "weights": {"words": 1.0}}
 
     found = hive.agent("eve").recall("Helsinki warehouse cooling", scope=scope, config=config)

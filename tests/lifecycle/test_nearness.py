@@ -11,7 +11,7 @@ from skep.bank.bank import Bank
 from skep.embedding.static_table import StaticEmbedder
 from skep.engine.engine import Engine
 from skep.filters import Filter
-from skep.index import bm25, catch_up
+from skep.index import catch_up
 from skep.index import neighbour_join as join_module
 from skep.index.index import SegmentIndex
 from skep.lifecycle.similar_memories import neighbours, raw_bar, sharing_words
@@ -49,12 +49,9 @@ def by_hand(memories: list[Memory], threshold: float) -> dict[str, dict[str, flo
 
 @pytest.mark.parametrize("threshold", [0.3, 0.8])
 @pytest.mark.parametrize("tail", [64, 4096])
-@pytest.mark.parametrize("whole", [True, False])
 def test_the_pass_finds_what_comparing_all_with_all_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float, tail: int, whole: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float, tail: int
 ) -> None:
-    if not whole:
-        monkeypatch.setattr(join_module, "_crossing", lambda: 0)
     monkeypatch.setattr(join_module, "BLOCK", 50)
     monkeypatch.setattr(join_module, "ASKED", 70)
     monkeypatch.setattr(catch_up, "WORTH_SHARING", 1 << 20)
@@ -73,12 +70,9 @@ def test_the_pass_finds_what_comparing_all_with_all_finds(
         assert list(here.values()) == sorted(here.values(), reverse=True)
 
 
-@pytest.mark.parametrize("whole", [True, False])
 def test_only_the_nearest_are_kept_even_where_thousands_are_near(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch, whole: bool
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not whole:
-        monkeypatch.setattr(join_module, "_crossing", lambda: 0)
     monkeypatch.setattr(join_module, "MANY", 500)
     monkeypatch.setattr(join_module, "BLOCK", 40)
     bank.remember_many([f"The sensor in room {n} reports {n % 7} degrees" for n in range(200)])
@@ -126,10 +120,6 @@ def test_a_lens_loses_no_pair(
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 600)
         engine = indexed(bank, tmp_path / "index", tail)
-        whole = neighbours(
-            engine, memories, threshold=threshold, limit=1000
-        )  # whole rows, where that is quick
-        monkeypatch.setattr(join_module, "_crossing", lambda: 0)
         ground: list[tuple[int, ...]] = []
         grind = join_module._foremost  # pyright: ignore[reportPrivateUsage]
         monkeypatch.setattr(
@@ -147,16 +137,11 @@ def test_a_lens_loses_no_pair(
         return {i: {other.id for other, _ in others} for i, others in found.items()}
 
     assert any(plain.values())
-    assert ids(plain) == ids(seen) == ids(whole)
+    assert ids(plain) == ids(seen)
 
 
 @pytest.mark.parametrize("tail", [64, 4096])
-@pytest.mark.parametrize("read", [1, 4_000_000])
-def test_words_of_many_queries_are_searched_as_those_of_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: int, read: int
-) -> None:
-    monkeypatch.setattr(bm25, "READ", read)
-    monkeypatch.setattr(bm25, "MANY_TIMES", 2)
+def test_words_of_many_queries_are_searched_as_those_of_one(tmp_path: Path, tail: int) -> None:
     with Bank.open(tmp_path / "bank.skep") as bank:
         memories = filled(bank, 300)
         for memory in memories[::9]:

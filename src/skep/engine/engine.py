@@ -82,7 +82,8 @@ class Engine:
         self.links, self.links_to, self.link_sources = store.links, store.links_to, store.link_sources
         self.heirs, self.contradicted = store.heirs, store.contradicted
         self.replaced_by, self.successor = store.replaced_by, store.successor
-        self.setting, self.settings_under = store.setting, store.settings_under
+        self.setting, self.settings_of = store.setting, store.settings_of
+        self.settings_under = store.settings_under
         self.mark, self.set_mark = store.mark, store.set_mark
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity

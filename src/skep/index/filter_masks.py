@@ -136,10 +136,10 @@ class Masks:
                 more = np.zeros(len(table.alive) - len(found.mask), dtype=bool)
                 found.mask = np.concatenate([found.mask, more])
             part = slice(found.upto, table.count)
-            mask = np.ones(part.stop - part.start, dtype=bool)
+            mask = found.mask[part]
+            mask[:] = True
             (valid, sure), (valid_here, sure_here) = found.moments, decide(table, where, part, mask)
             found.moments = (_narrow(valid, valid_here), _narrow(sure, sure_here))
-            found.mask[part] = mask
             found.upto = table.count
         return found
 

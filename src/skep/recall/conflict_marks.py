@@ -33,7 +33,7 @@ def conflicts_marked(
     *,
     now: float,
     linked: Sequence[Link] = (),
-    decided: Callable[[str, str], bool] = lambda _one, _other: False,
+    decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set(),
 ) -> tuple[Hit, ...]:
     """The hits, with a mark on those that contradict or update one another.
 
@@ -43,15 +43,16 @@ def conflicts_marked(
         calibrate: A raw cosine on the common scale.
         now: The time of the question; a memory dated later was dated by a clock that was ahead.
         linked: Links that say that memories contradict one another.
-        decided: True for two memories of which somebody has decided that both stay.
+        decided: Of pairs of memories, those of which somebody has decided that both stay.
     """
     head = hits[:CHECKED]
     found: dict[str, list[str]] = {}
-    for one, other in _opposed(head, vectors, calibrate, now):
-        if decided(one.id, other.id):
-            continue
-        found.setdefault(one.id, []).append(other.id)
-        found.setdefault(other.id, []).append(one.id)
+    opposed = [(one.id, other.id) for one, other in _opposed(head, vectors, calibrate, now)]
+    kept = decided(opposed)
+    for one, other in opposed:
+        if (one, other) not in kept:
+            found.setdefault(one, []).append(other)
+            found.setdefault(other, []).append(one)
     shown = {hit.memory.id for hit in hits}
     for link in linked:
         if link.src in shown and link.dst in shown:

@@ -346,9 +346,9 @@ class Recaller:
             found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
         return found, asked is not None and asked.passing
 
-    def decided(self, one: str, other: str) -> bool:
-        """True where somebody has decided that both memories stay."""
-        return other in settled(self._engine, one, [other])
+    def decided(self, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+        """The pairs of memories of which somebody has decided that both stay."""
+        return settled(self._engine, pairs)
 
     def _update_links(self, ids: Sequence[str]) -> Sequence[Link]:
         """Links that say that something updates memories; few banks hold any."""

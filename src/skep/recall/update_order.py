@@ -76,12 +76,12 @@ class UpdateOrder:
     def __init__(
         self,
         links: Callable[[Sequence[str]], Sequence[Link]] = lambda _ids: (),
-        decided: Callable[[str, str], bool] = lambda _one, _other: False,
+        decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set(),
     ) -> None:
         self._links = links
         """The links that touch some memories."""
         self._decided = decided
-        """True for two memories of which somebody has decided that both stay."""
+        """Of pairs of memories, those of which somebody has decided that both stay."""
 
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
@@ -118,11 +118,11 @@ class UpdateOrder:
         found = np.zeros(len(sure), dtype=bool)
         memories = call.sources.memories(pool.rows) if sure.any() else []
         places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
-        for at in places:
-            older, newer = memories[int(pairs.older[at])], memories[int(pairs.newer[at])]
-            found[at] = names_apart(call.asked.text, older.text, newer.text) or self._decided(
-                older.id, newer.id
-            )
+        both = {at: (memories[int(pairs.older[at])], memories[int(pairs.newer[at])]) for at in places}
+        decided = self._decided([(older.id, newer.id) for older, newer in both.values()])
+        for at, (older, newer) in both.items():
+            named = names_apart(call.asked.text, older.text, newer.text)
+            found[at] = named or (older.id, newer.id) in decided
         return found
 
     def _odds(self, pool: Candidates, call: Call) -> Floats:

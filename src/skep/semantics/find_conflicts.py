@@ -26,7 +26,7 @@ from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.model import CURRENT, Conflict, Memory, Scope
 from skep.runtime import gc_paused, lazy
-from skep.semantics.link_graph import CONTRADICTS, other_end
+from skep.semantics.link_graph import CONTRADICTS
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import query_terms
 
@@ -191,21 +191,23 @@ def key_of(a: str, b: str) -> str:
     return JUDGEMENTS + "|".join(sorted((a, b)))
 
 
-def settled(engine: Engine, memory_id: str, others: Iterable[str]) -> set[str]:
-    """Those of some memories that somebody has judged together with this one: such a pair is not raised again.
+def settled(engine: Engine, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of some pairs of memories that somebody has judged: such a pair is not raised again.
 
-    A decision is that of a judge or of a person (`resolve`), or a link `contradicts`, which says that both stay.
+    A judgement is the decision of a judge or of a person (`resolve`), or a link `contradicts`, which says that both
+    stay.
     """
-    if not memory_id:
+    if not pairs:
         return set()
-    linked = {other_end(link, memory_id) for link in engine.links(memory_id, rel=CONTRADICTS)}
-    found: set[str] = set()
-    for each in others:
-        judgement = None if each in linked else engine.setting(key_of(memory_id, each))
-        decided = isinstance(judgement, Mapping) and judgement.get("decision") is not None  # pyright: ignore[reportUnknownMemberType]
-        if each in linked or decided:
-            found.add(each)
-    return found
+    ids = sorted({each for pair in pairs for each in pair})
+    linked = {frozenset((link.src, link.dst)) for link in engine.links_to(ids, CONTRADICTS)}
+    judgements = engine.settings_of([key_of(*pair) for pair in pairs])
+    return {pair for pair in pairs if frozenset(pair) in linked or _judged(judgements.get(key_of(*pair)))}
+
+
+def _judged(judgement: object) -> bool:
+    """True if a setting holds a decision."""
+    return isinstance(judgement, Mapping) and judgement.get("decision") is not None  # pyright: ignore[reportUnknownMemberType]
 
 
 def scan(
@@ -335,13 +337,13 @@ def _candidates(
             if in_common(mine, whole_words(theirs)) < OVERLAP:
                 del similar[row]
         stored = engine.memories(list(similar))
-    decided = settled(engine, memory.id, [each.id for each in stored.values()])
+    decided = settled(engine, [(memory.id, each.id) for each in stored.values()] if memory.id else [])
     return [
         (stored[row], similarity)
         for row, similarity in similar.items()
         if row in stored
         and stored[row].id != memory.id
-        and stored[row].id not in decided
+        and (memory.id, stored[row].id) not in decided
         and stored[row].status in CURRENT
         and comparable(stored[row], memory)
     ]

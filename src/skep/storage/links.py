@@ -120,13 +120,12 @@ class Linked:
 
     def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
         """The links of one relation that end at some memories."""
-        marks = ", ".join("?" * len(ids))
         sql = (
-            f"SELECT src, dst, rel, strength FROM links WHERE rel = ? AND dst IN ({marks}) ORDER BY src, dst"
+            "SELECT src, dst, rel, strength FROM links"
+            " WHERE rel = ? AND dst IN (SELECT value FROM json_each(?)) ORDER BY src, dst"
         )
-        return [
-            Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in self.connection.rows(sql, (rel, *ids))
-        ]
+        rows = self.connection.rows(sql, (rel, msgspec.json.encode(ids).decode()))
+        return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
 
     def all_links(self) -> list[Link]:
         """Every link."""

@@ -290,6 +290,12 @@ class Reads(Linked):
             value = known[key]
         return None if value is None else msgspec.json.decode(value)
 
+    def settings_of(self, keys: Sequence[str]) -> dict[str, Any]:
+        """The values of several settings; keys that are not set are left out."""
+        sql = "SELECT key, value FROM settings WHERE key IN (SELECT value FROM json_each(?))"
+        found = self.connection.rows(sql, (msgspec.json.encode(keys).decode(),))
+        return {key: msgspec.json.decode(value) for key, value in found}
+
     def settings_under(
         self, prefix: str, decode: Callable[[str], Any] = msgspec.json.decode
     ) -> dict[str, Any]:
