@@ -59,7 +59,7 @@ def hit_line(hit: Hit, now: float, *, explain: bool = False) -> str:
         warnings.append("outdated: a newer memory says otherwise")
     if "stale" in hit.flags and not hit.memory.stale:
         warnings.append("stale: check before relying on it")
-    notes = ["weak match"] if "disagreement" in hit.flags else []
+    notes = [f"{hit.level} match"] if hit.level != "weak" else []
     if hit.replaced is not None:
         notes.append(f"in place of [{hit.replaced}], which matches")
     line = memory_line(hit.memory, now, warnings=warnings, notes=notes)
