@@ -94,8 +94,8 @@ def test_a_share_of_the_candidates_from_each_of_many_is_enough(clock: Any) -> No
         "ticket",
     )
     rng = random.Random(4)
-    facts = [f"{' '.join(rng.sample(words, 4))} in room {n}." for n in range(2400)]
-    questions = [f"{' '.join(rng.sample(words, 2))} room {n}" for n in range(0, 2400, 300)]
+    facts = [f"{' '.join(rng.sample(words, 4))} in room {n}." for n in range(1200)]
+    questions = [f"{' '.join(rng.sample(words, 2))} room {n}" for n in range(0, 1200, 150)]
     policy = HivePolicy(rate=1e9, burst=10**9, deadline=30.0, hedge_after=20.0, quality_at=0.0)
     best: dict[str, list[str]] = {}
     plain = {"updates": False}  # memories of one moment have an order only where one writer wrote them
