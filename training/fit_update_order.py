@@ -135,7 +135,7 @@ def _asked(
     def note(found: Candidates, call: Call) -> Candidates:
         pool = found.first(update_order.POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[: update_order.HEAD]))
-        pairs = update_order.best_pairs(pool, odds[np.ix_(pool.rows, pool.rows)])
+        pairs = update_order.best_pairs(odds[np.ix_(pool.rows, pool.rows)], pool.rows)
         ids = [memory.id.split(".", 1) for memory in call.sources.memories(pool.rows)]
         texts = [memory.text for memory in call.sources.memories(pool.rows)]
         mine = [each if owner == str(number) else "" for owner, each in ids]

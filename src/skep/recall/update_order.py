@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skep.retrieval.candidates import Call, Candidates
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 HEAD = 10
 """The first hits that say if a word of the past is part of their subject."""
@@ -43,8 +44,8 @@ WEIGHTS = (0.351, 1.906, 1.343, -1.323)
 BIAS = -1.434
 """Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, and the share of the
 question that only the older one holds. The days between them have no say: a bank may be filled in a minute."""
-ALIKE = 0.6
-"""Calibrated cosine from which two texts get a verdict."""
+ALIKE, VERDICTS = 0.6, 24
+"""Calibrated cosine from which two texts get a verdict, and how many pairs at most do."""
 COPY = 2.0
 """The log odds of a copy; below those from which a memory is flagged."""
 TIE = 0.5
@@ -87,11 +88,13 @@ class UpdateOrder:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[:HEAD]))
-        odds = self._odds(pool, call)
+        memories = call.sources.memories(pool.rows)
+        newer_than_each = newer_than(memories, call.now)
+        odds = self._odds(pool, call, memories, newer_than_each)
         rival = np.zeros(len(found))
         rival[: len(pool)] = 1.0 / (1.0 + np.exp(-odds.max(axis=1)))
         found = replace(found, signals=found.signals | {RIVAL: rival})
-        pairs = best_pairs(pool, odds)
+        pairs = best_pairs(odds, newer_than_each.sum(axis=0))
         if not len(pairs.older):
             return found
         sure = probability(pair_features(pool, pairs, call)) >= LIKELY
@@ -125,14 +128,15 @@ class UpdateOrder:
             found[at] = named or (older.id, newer.id) in decided
         return found
 
-    def _odds(self, pool: Candidates, call: Call) -> Floats:
+    def _odds(
+        self, pool: Candidates, call: Call, memories: Sequence[Memory], later: NDArray[np.bool_]
+    ) -> Floats:
         """The log odds that each candidate (column) updates each older one (row)."""
-        memories = call.sources.memories(pool.rows)
         odds = np.full((len(pool), len(pool)), -np.inf)
         vectors = call.sources.vectors(pool.rows)
         # a turn of a conversation updates nothing by itself
         alone = np.array([memory.kind != "episode" or not memory.scope.session for memory in memories])
-        near = _near(vectors, _updatable(memories, newer_than(memories, call.now)))
+        near = _near(vectors, _updatable(memories, later))
         older, newer = np.nonzero(near & alone[:, None] & alone[None, :])
         if len(older):
             texts = [memory.text for memory in memories]
@@ -154,7 +158,8 @@ def judged(odds: Floats, older: Sequence[str], newer: Sequence[str], cosine: NDA
 
     A copy takes the place of its original, and is no reason to flag it.
     """
-    near: list[int] = np.flatnonzero(cosine >= ALIKE).tolist()
+    nearest = np.argsort(-cosine, kind="stable")[:VERDICTS]
+    near: list[int] = nearest[cosine[nearest] >= ALIKE].tolist()
     out = odds.copy()
     verdicts = judge_many([Pair(older[at], newer[at], float(cosine[at])) for at in near])
     for at, verdict in zip(near, verdicts, strict=True):
@@ -209,15 +214,20 @@ def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[n
     return earlier & (cosine >= least)
 
 
-def best_pairs(pool: Candidates, odds: Floats) -> Pairs:
-    """Of each newer memory the one that it most likely updates."""
+def best_pairs(odds: Floats, recency: Ints) -> Pairs:
+    """Of each newer memory the one that it most likely updates.
+
+    Args:
+        odds: The log odds that each memory (column) updates each other (row).
+        recency: Larger for newer memories.
+    """
     alike = odds >= odds.max(axis=0) - TIE  # of several values of one thing, the latest is updated
-    older = np.where(alike, pool.rows[:, None], -1).argmax(axis=0)
-    newer = np.arange(len(pool))
+    older = np.where(alike, recency[:, None], -1).argmax(axis=0)
+    newer = np.arange(len(odds))
     best = odds[older, newer]
     kept = np.flatnonzero(best > WORTH)
     kept = kept[
-        np.argsort(-pool.rows[newer[kept]], kind="stable")
+        np.argsort(-recency[newer[kept]], kind="stable")
     ]  # of several updates of one, the newest comes first
     return Pairs(older[kept], newer[kept], best[kept])
 

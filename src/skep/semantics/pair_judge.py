@@ -470,6 +470,7 @@ FILLERS = word_set("a an the really very just also currently please actually")
 """Words without which a statement is the same."""
 
 
+@lru_cache(maxsize=8192)
 def statement(text: str) -> tuple[str, ...]:
     """A text without what does not change its meaning: case, punctuation, articles, fillers, "Note:" at its beginning.
 

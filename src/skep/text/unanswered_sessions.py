@@ -9,6 +9,7 @@ statement of the user besides the question, or a later turn that tells the value
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from skep.runtime import lazy
 
@@ -124,6 +125,7 @@ _REPORTED_UNKNOWN = lazy(
 )
 
 
+@lru_cache(maxsize=8192)
 def is_unanswered(text: str) -> bool:
     """True if a text is a session that asked something and got no answer.
 
