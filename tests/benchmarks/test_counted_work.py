@@ -92,7 +92,7 @@ BYTES_BESIDE = (6.2, 3.0)
 WRITE_STEPS = {"remember": 600, "checked": 1700, "revise": 700}
 LOG_PAGES = {"remember": 16, "checked": 16, "revise": 9}
 """Pages a single write may put into the log."""
-INSTRUCTIONS = {"words": (17.0, 3.9), "meaning": (10.0, 8.5), "default": (50.0, 30.0), "fifty": (19.0, 4.9)}
+INSTRUCTIONS = {"words": (17.0, 5.9), "meaning": (10.0, 8.5), "default": (73.0, 59.0), "fifty": (19.0, 10.5)}
 """Millions of machine instructions per recall of 30,000 memories, by callgrind: with numpy alone, and compiled."""
 
 NOW = 1_750_000_000.0
