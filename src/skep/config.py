@@ -91,6 +91,8 @@ def bank_file(
 
 def _expanded(path: str) -> str:
     """A path with the user's folder in place of `~`, written as `pathlib` would."""
+    if "://" in path:
+        raise ConfigError(f"{path} is a URL, and a bank is a file; give the path of a file on this machine")
     if path.startswith("~"):
         home = os.path.expanduser(path)
         if home.startswith("~"):
