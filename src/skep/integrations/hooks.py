@@ -221,9 +221,15 @@ def respond(client: str, raw: bytes, *, bank: str | None, environ: Mapping[str, 
 
 def open_store(bank: str | None, payload: Payload, environ: Mapping[str, str]) -> SqliteStore | None:
     """The bank for reading words; None when there is none yet."""
-    from skep.config import Settings, bank_file
+    from skep.config import Settings, bank_file, bank_url
 
-    path = bank_file(bank, environ, payload.cwd or os.getcwd())
+    url = bank_url(bank, environ)
+    if url is None:
+        path = bank_file(bank, environ, payload.cwd or os.getcwd())
+    else:  # what this machine has of it; a hook does not wait for a network
+        from skep.hub.hub_urls import replica_file
+
+        path = replica_file(url, environ)
     if not os.path.isfile(path):
         return None
     from skep.storage.sqlite_store import SqliteStore
