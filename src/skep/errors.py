@@ -30,6 +30,7 @@
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
     ├── SyncError                replicas could not exchange events
+    │   └── HubAwayError         a hub did not answer; what was written here is kept and sent later
     ├── JudgeError               the judge answered with something unusable
     ├── LLMError                 a language model gave no answer that can be used
     │   └── BudgetError          the next question does not fit into what may be spent
@@ -191,6 +192,10 @@ class EmbedderMismatchError(EmbeddingError):
 
 class SyncError(SkepError):
     """Replicas could not exchange events."""
+
+
+class HubAwayError(SyncError, ConnectionError):
+    """A hub did not answer; what was written here is kept and sent later."""
 
 
 class JudgeError(SkepError):
