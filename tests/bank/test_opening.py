@@ -83,7 +83,7 @@ def test_a_url_is_refused_and_makes_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="no kind of hub|three slashes"):
+    with pytest.raises(ConfigError, match=r"no kind of hub|three slashes"):
         Bank.open(url)
     assert list(tmp_path.iterdir()) == []
 
