@@ -127,7 +127,7 @@ class VersionError(SkepError):
 
 
 def _told(event: Event) -> str:
-    said = event.body.get("changes") or {}
+    said: dict[str, object] = event.body.get("changes") or {}
     what = f"{event.kind} of {', '.join(said)}" if said else event.kind
     return f"{what} by {event.body.get('by') or event.actor}"
 

@@ -78,8 +78,8 @@ def voided(events: Iterable[Event]) -> set[str]:
     return void
 
 
-VERSIONED = ("revise", "retract", "restore", "mark", "supersede", "merge", "undo")
-"""Kinds after which a memory has another version."""
+VERSIONED = ("revise", "retract", "restore", "supersede", "merge", "undo")
+"""Kinds after which a memory has another version; not a mark, by which maintenance writes down what reads show."""
 ABOUT = ("memory", "old", "new", "loser", "winner", "src", "dst")
 """Keys of an event's body that name a memory."""
 SEVERAL = ("memories", "used", "mentions")

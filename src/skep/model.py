@@ -183,7 +183,7 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     """The caller's own name for it; in one scope, one memory that stands has it."""
     version: int = 1
-    """Rises with every change of what it says or of its status, and with every undo of one."""
+    """Rises with every change of what it says, with every retraction and replacement, and with every undo of one."""
 
     @property
     def created(self) -> datetime:

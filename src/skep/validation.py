@@ -430,7 +430,7 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
     for part in Scope.__struct_fields__:
         if (text := getattr(value, part)) is None:
             continue
-        plain = clean_line(f"{field}.{part}", text, limit)
+        plain = clean_line(f"{field}.{part}", text, max(limit, PATH_LIMIT) if "/" in text else limit)
         value = value if plain is text else msgspec.structs.replace(value, **{part: plain})
         if marked(text) and not asked:
             raise InvalidInputError(
@@ -518,6 +518,8 @@ def _label(field: str, value: Any, settings: Settings) -> str:
     return public_line(field, value, settings.label_limit)
 
 
+PATH_LIMIT = 500
+"""Characters of a path that stands for one part of a scope."""
 KEY_LIMIT = 1024
 """Characters of a key that a caller chooses."""
 

@@ -318,8 +318,10 @@ class AsyncBank:
             cursor=cursor,
         )
 
-    async def scopes(self, scope: ScopeLike | None = None) -> dict[Scope, int]:
-        return await self._run(self._bank.scopes, scope)
+    async def scopes(
+        self, scope: ScopeLike | None = None, *, include_shared: bool = False
+    ) -> dict[Scope, int]:
+        return await self._run(self._bank.scopes, scope, include_shared=include_shared)
 
     async def find_conflicts(
         self,

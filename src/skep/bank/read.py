@@ -124,9 +124,9 @@ class ReadVerbs(OpenBank):
         more = str(found[limit - 1][0]) if len(found) > limit else None
         return Page(memories=tuple(memory for _row, memory in found[:limit]), cursor=more)
 
-    def scopes(self, scope: ScopeLike | None = None) -> dict[Scope, int]:
+    def scopes(self, scope: ScopeLike | None = None, *, include_shared: bool = False) -> dict[Scope, int]:
         """The scopes there are, and how many current memories are of each; with `scope`, of those it admits."""
-        return self._engine.scopes(self._filter(scope=scope))
+        return self._engine.scopes(self._filter(scope=scope, include_shared=include_shared))
 
     def find_conflicts(
         self,

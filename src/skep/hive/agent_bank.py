@@ -537,16 +537,16 @@ class AgentBank:
         """A checked filter from the conditions of `find`."""
         return checked_filter(self.engine.settings, self.engine.now(), **conditions)
 
-    def scopes(self, scope: ScopeLike | None = None) -> dict[Scope, int]:
+    def scopes(self, scope: ScopeLike | None = None, *, include_shared: bool = False) -> dict[Scope, int]:
         """The scopes there are, and how many current memories are of each; see `Bank.scopes`."""
         if self.alone:
-            return self.home.bank.scopes(scope)
+            return self.home.bank.scopes(scope, include_shared=include_shared)
         from collections import Counter
 
         found: Counter[Scope] = Counter()
         cursor: str | None = None
         while True:
-            page = self.find(scope=scope, limit=1000, cursor=cursor)
+            page = self.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
             found.update(memory.scope for memory in page)
             if (cursor := page.cursor) is None:
                 return dict(found)

@@ -37,8 +37,8 @@ _KNOWN = (
     f" {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?1"
 )
 _USED = (
-    "INSERT INTO uses(memory, count, last_at) SELECT key, value, ?2 FROM json_each(?1) WHERE NOT EXISTS"
-    " (SELECT 1 FROM memories WHERE id = key AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
+    "INSERT INTO uses(memory, count, last_at) SELECT j.key, j.value, ?2 FROM json_each(?1) j WHERE NOT"
+    " EXISTS (SELECT 1 FROM memories WHERE id = j.key AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
     " count = count + excluded.count, last_at = max(last_at, excluded.last_at)"
 )
 _SET = "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)"

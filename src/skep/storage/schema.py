@@ -22,7 +22,7 @@ def _refused(name: str, write: str) -> str:
 
 
 COUNTED = """1 + (SELECT count(*) FROM subjects s JOIN event_log e ON e.seq = s.seq WHERE s.subject = memories.id
-        AND e.kind IN ('revise', 'retract', 'restore', 'mark', 'supersede', 'merge', 'undo'))"""
+        AND e.kind IN ('revise', 'retract', 'restore', 'supersede', 'merge', 'undo'))"""
 """The version of a memory by the log."""
 STEPS: tuple[str, ...] = (
     """
