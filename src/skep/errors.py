@@ -31,7 +31,10 @@
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
     ├── SyncError                replicas could not exchange events
+    │   └── HubAwayError         a hub did not answer; what was written here is kept and sent later
     ├── JudgeError               the judge answered with something unusable
+    ├── LLMError                 a language model gave no answer that can be used
+    │   └── BudgetError          the next question does not fit into what may be spent
     └── MissingExtraError        an optional dependency is not installed
 
 Every message says what to do next.
@@ -214,8 +217,27 @@ class SyncError(SkepError):
     """Replicas could not exchange events."""
 
 
+class HubAwayError(SyncError, ConnectionError):
+    """A hub did not answer; what was written here is kept and sent later."""
+
+
 class JudgeError(SkepError):
     """The judge answered with something unusable."""
+
+
+class LLMError(SkepError):
+    """A language model gave no answer that can be used."""
+
+    def __init__(self, message: str, *, tokens: int = 0, passing: bool = False) -> None:
+        self.tokens = tokens
+        """What the call took, or may have taken, though there is no answer."""
+        self.passing = passing
+        """True if the same question may be answered later: the model was busy or away."""
+        super().__init__(message)
+
+
+class BudgetError(LLMError):
+    """The next question does not fit into what may be spent; nothing was asked."""
 
 
 class DistilError(SkepError):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skep.bank.bank_file import BankStatus
     from skep.bank.memory_bank import Changes, ExpandOptions
     from skep.bank.read import Page
+    from skep.bank.told_facts import Taught
     from skep.clock import Now
     from skep.config import Settings
     from skep.embedding.embedder import Embedder, Opener
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from skep.lifecycle.learn import Effect, Learned, Recommendation
     from skep.lifecycle.maintain import MaintainConfig
     from skep.lifecycle.maintenance_run import MaintainReport
+    from skep.llm.language_model import LLM
     from skep.model import (
         Conflict,
         Event,
@@ -134,6 +136,28 @@ class AsyncBank:
     @classmethod
     async def salvage(cls, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> tuple[int, int]:
         return await asyncio.to_thread(Bank.salvage, path, target)
+
+    async def add(
+        self,
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        source: str = "conversation",
+        llm: LLM | None = None,
+        redact: bool | str | Iterable[str] = "secrets",
+    ) -> Taught:
+        return await self._run(
+            self._bank.add,
+            messages,
+            user_id=user_id,
+            agent_id=agent_id,
+            run_id=run_id,
+            source=source,
+            llm=llm,
+            redact=redact,
+        )
 
     async def remember(
         self,

@@ -19,12 +19,15 @@ from skep.engine.engine import Engine
 from skep.errors import SkepError, WrongTypeError
 from skep.model import html_table
 from skep.storage.sqlite_store import SqliteStore
-from skep.validation import clean_file, clean_flag
+from skep.validation import clean_file, clean_flag, clean_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from skep.bank.memory_bank import MemoryBank
+    from skep.bank.told_facts import Taught
+    from skep.llm.language_model import LLM
 
 
 class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
@@ -149,6 +152,45 @@ class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
         with file_errors(out):
             refuse_database(out, bank)
             return salvage(bank, out)
+
+    def add(
+        self,
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        source: str = "conversation",
+        llm: LLM | None = None,
+        redact: bool | str | Iterable[str] = "secrets",
+    ) -> Taught:
+        """Learn from a conversation: each exchange is kept as an episode, and what it states becomes facts.
+
+        The same conversation again adds nothing. Without a model rules find the facts, and the result says so.
+
+        Args:
+            messages: A text, or messages like `{"role": "user", "content": "..."}`; `name` says who speaks.
+            user_id: Whom it is for: the user of its scope.
+            agent_id: Who learns it.
+            run_id: The session of its scope.
+            source: Where it comes from.
+            llm: The model that finds facts; see `open_llm` of `skep.llm`.
+            redact: What is taken out before anything is stored, as in `remember`.
+        """
+        from skep.bank.told_facts import teach, turns_of
+
+        scope = {key: value for key, value in (("user", user_id), ("session", run_id)) if value is not None}
+        return teach(
+            self,
+            turns_of(messages),
+            clean_text("source", source, 500),
+            llm=llm,
+            summed_up=False,
+            now=self.engine.now(),
+            scope=scope or None,
+            agent=agent_id,
+            redact=redact,
+        )
 
     def __repr__(self) -> str:
         if self.closed:

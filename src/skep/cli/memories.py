@@ -209,12 +209,16 @@ def _conflict_line(conflict: Conflict) -> str:
     )
 
 
+def _conditions(_ctx: click.Context, _param: click.Parameter, given: str | None) -> dict[str, Any] | None:
+    return None if given is None else _object("--metadata", given)
+
+
 def metadata_option(command: Any) -> Any:
     """`--metadata`: conditions on metadata, checked."""
     return click.option(
         "--metadata",
         metavar="JSON",
-        callback=lambda _ctx, _param, given: None if given is None else _object("--metadata", given),
+        callback=_conditions,
         help='Only where metadata hold this, as {"lang": "en", "price": {"$lt": 5}}.',
     )(command)
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from skep.integrations.hooks import Payload, Turn, clip, read_turns, without_private
+from skep.integrations.hooks import Payload, clip
+from skep.integrations.transcripts import Turn, read_turns, without_private
 from skep.text.unanswered_sessions import is_unanswered
 
 if TYPE_CHECKING:

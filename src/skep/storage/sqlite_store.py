@@ -21,7 +21,7 @@ from skep.config import Settings
 from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, NewerVersionError, ReadOnlyError
 from skep.events import mentioned
 from skep.model import Event
-from skep.storage.event_log import Log, scrubbed_body
+from skep.storage.event_log import Log, erased_memory, scrubbed_body
 from skep.storage.memory_rows import searched_text
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
@@ -456,6 +456,9 @@ def arrived(log: Log, events: Iterable[Event], *, horizon: int, partial: bool) -
         events: Those that came.
         horizon: Later stamps wait for their time.
         partial: Events with a gap before them are taken at once, for it may never be filled.
+
+    An event without its text waits for the `forget` that took it. Whoever took it at once would show the memory as
+    gone, and for ever, should the one replica that knows of the `forget` be lost.
     """
     versions = log.versions()
     waiting = {(event.actor, event.counter): event for event in log.held()}
@@ -472,8 +475,12 @@ def arrived(log: Log, events: Iterable[Event], *, horizon: int, partial: bool) -
         else:
             waiting[event.actor, event.counter] = event
     ready: list[Event] = []
+    gone = {name for event in waiting.values() if event.kind == "forget" for name in event.body["memories"]}
     for key in sorted(waiting):
         event = waiting[key]
+        erased = erased_memory(event)
+        if erased is not None and erased not in gone and not log.forgot(erased):
+            continue
         while versions.get(event.actor, 0) + 1 in scattered.get(event.actor, ()):
             versions[event.actor] = versions.get(event.actor, 0) + 1
         follows = partial or event.counter == versions.get(event.actor, 0) + 1

@@ -453,11 +453,12 @@ def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
     ) -> str:
         """Clean the bank up: merge what is said twice, settle clear conflicts, set aside what is outdated.
         It can take minutes on a large bank. Nothing is deleted, and undo takes each step back."""
-        from skep.lifecycle.judge import CommandJudge
+        from skep.lifecycle.judge import LLMJudge
+        from skep.llm.language_model import LLM, CommandSource
 
         found = call.bank().maintain(
             dry_run=dry_run,
-            judge=CommandJudge(judge) if judge and not dry_run else None,
+            judge=LLMJudge(LLM(CommandSource(judge), timeout=120.0)) if judge and not dry_run else None,
             progress=call.progress,
         )
         if not dry_run:
