@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from skep.clock import Now, system_now
 from skep.errors import MissingExtraError
 from skep.model import BELOW, Memory, Scope, namespace_parts, namespace_path
 
@@ -64,11 +65,13 @@ class SkepStore(BaseStore):
         root: str = "langgraph",
         fields: Sequence[str] | None = None,
         ttl: TTLConfig | None = None,
+        now: Now = system_now,
     ) -> None:
         self.bank = bank
         self.root = root
         self.fields = None if fields is None else list(fields)
         self.ttl_config = ttl
+        self.now = now
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do one after the other; each sees what those before it wrote."""
@@ -107,8 +110,7 @@ class SkepStore(BaseStore):
             if memory is not None:
                 self.bank.forget(memory.id)
             return
-        now = datetime.now(UTC).timestamp()
-        metadata: dict[str, Any] = {"value": dict(op.value), "updated_at": now}
+        metadata: dict[str, Any] = {"value": dict(op.value), "updated_at": self.now()}
         if op.ttl is not None:
             metadata["ttl"] = op.ttl
         if op.index is False:
