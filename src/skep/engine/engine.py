@@ -19,8 +19,8 @@ from skep.clock import Now, system_now
 from skep.config import Settings
 from skep.embedding.embedder import Embedder, Opener, open_embedder
 from skep.engine.embeddings import Embeddings
-from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError, SkepError
-from skep.events import mentioned, voided
+from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError, SkepError, VersionError
+from skep.events import VERSIONED, mentioned, voided
 from skep.model import Event, Memory, Receipt
 from skep.storage.event_log import Log, scrubbed_body
 from skep.storage.sqlite_store import SqliteStore
@@ -78,6 +78,7 @@ class Engine:
             store.rows_of,
             store.few_of_scope,
         )
+        self.scopes = store.scopes
         self.admitted, self.admitted_ids, self.around = store.admitted, store.admitted_ids, store.around
         self.texts_of, self.use_counts, self.trust_of = store.texts_of, store.use_counts, store.trust_of
         self.links, self.links_to, self.link_sources = store.links, store.links_to, store.link_sources
@@ -200,11 +201,17 @@ class Engine:
             self.flush_uses()
         return events, changes
 
-    def revise(self, memory_id: str, changes: dict[str, Any]) -> Memory:
+    def revise(self, memory_id: str, changes: dict[str, Any], expected_version: int | None = None) -> Memory:
         """Write a revision; the memory as it then is, or an error that says what became of it."""
-        self.write(
-            [("revise", {"memory": memory_id, "changes": changes})], check=lambda: self.known(memory_id)
-        )
+
+        def check() -> None:
+            if expected_version is None:
+                self.known(memory_id)
+            elif (memory := self.memory(memory_id)).version != expected_version:
+                counted = [event for event in self.log.of(memory_id) if event.kind in VERSIONED]
+                raise VersionError(memory, expected_version, tuple(counted[max(expected_version, 1) - 1 :]))
+
+        self.write([("revise", {"memory": memory_id, "changes": changes})], check=check)
         return self.memory(memory_id)
 
     def as_stored(self, changes: Changes) -> list[Memory]:
