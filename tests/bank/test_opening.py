@@ -78,7 +78,9 @@ def test_a_process_that_only_reads_loads_nothing_of_what_writes(tmp_path: Path) 
     assert len([name for name in modules if name.partition(".")[0] == "skep"]) <= READING_MODULES
 
 
-@pytest.mark.parametrize("url", ["postgres-like://host/team", "gopher://host", "file://x.skep", "x://bucket/x"])
+@pytest.mark.parametrize(
+    "url", ["postgres-like://host/team", "gopher://host", "file://x.skep", "x://bucket/x"]
+)
 def test_a_url_is_refused_and_makes_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
