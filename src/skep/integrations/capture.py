@@ -133,13 +133,15 @@ def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -
     A project's bank and the user's are both made by `skep init`; where there is none, nothing is kept.
     """
     from skep.bank.bank import Bank
-    from skep.config import find_bank
+    from skep.config import bank_url, find_bank
     from skep.embedding.remote import from_environment
 
     payload = msgspec.json.decode(raw or b"{}", type=Payload, strict=False)
-    path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
-    if not path.is_file():
-        return Captured()
+    path = bank_url(bank, environ)
+    if path is None:
+        path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
+        if not path.is_file():
+            return Captured()
     with Bank.open(path, create=False, opener=from_environment(environ)) as opened:
         return capture(opened, client, payload)
 
