@@ -31,6 +31,9 @@
     │   └── EmbedderMismatchError
     ├── SyncError                replicas could not exchange events
     ├── JudgeError               the judge answered with something unusable
+    ├── ChangedError             the memory was changed by somebody else since it was read
+    ├── AccessError              the token is missing, or has not the right
+    ├── RemoteError              the server could not be reached, or answered with something unusable
     └── MissingExtraError        an optional dependency is not installed
 
 Every message says what to do next.
@@ -43,7 +46,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from skep.model import Conflict
+    from skep.model import Conflict, Event, Memory
 
 HINTED = 12
 """Words that a hint lists at most."""
@@ -185,6 +188,29 @@ class EmbedderFailedError(EmbedderUnavailableError):
 
 class EmbedderMismatchError(EmbeddingError):
     """Vectors of two different embedders would have met."""
+
+
+class ChangedError(SkepError):
+    """A memory was changed by somebody else since it was read; nothing was written."""
+
+    def __init__(
+        self, message: str, *, current: Memory | None = None, events: tuple[Event, ...] = (), tag: str = ""
+    ) -> None:
+        self.current = current
+        """The memory as it is now."""
+        self.events = events
+        """The changes since the version that was given, oldest first."""
+        self.tag = tag
+        """The tag of the version that is there now."""
+        super().__init__(message)
+
+
+class AccessError(SkepError, PermissionError):
+    """There is no token, it is not valid any more, or it has not the right."""
+
+
+class RemoteError(SkepError, ConnectionError):
+    """The server could not be reached, or answered with something unusable."""
 
 
 class SyncError(SkepError):

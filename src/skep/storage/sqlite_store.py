@@ -312,6 +312,17 @@ class SqliteStore(Reads):
                 "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"mark:{job}", change)
             )
 
+    def note(self, name: str) -> bytes | None:
+        """Something that this file alone keeps under a name; None if there is nothing."""
+        return self.connection.one("SELECT value FROM meta WHERE key = ?", (f"note:{name}",))
+
+    def set_note(self, name: str, value: bytes) -> None:
+        """Keep something under a name, in this file alone; what was there before is gone."""
+        with self.connection.transaction():
+            self.connection.execute(
+                "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"note:{name}", value)
+            )
+
     # Whole-file work
 
     def backup(self, target: Path, now: float) -> None:
