@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from skep.client.client import AsyncClient, Client
     from skep.config import Settings
     from skep.embedding.embedder import Embedder
-    from skep.errors import ConflictError, InvalidInputError, NotFoundError, SkepError, StorageError
+    from skep.errors import (
+        ConflictError,
+        InvalidInputError,
+        NotFoundError,
+        SkepError,
+        StorageError,
+        VersionError,
+    )
     from skep.model import (
         Conflict,
         Event,
@@ -69,6 +76,7 @@ _HOMES = {
     "Settings": "config",
     "SkepError": "errors",
     "StorageError": "errors",
+    "VersionError": "errors",
     "build_context": "recall.context_budget",
 }
 
@@ -100,6 +108,7 @@ __all__ = [
     "Settings",
     "SkepError",
     "StorageError",
+    "VersionError",
     "build_context",
 ]
 

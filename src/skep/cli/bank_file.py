@@ -267,12 +267,38 @@ def completion(shell: str, as_json: bool) -> None:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group()
-def sync_group() -> None:
-    """Exchange events with another replica of a bank.
+class SyncGroup(click.Group):
+    """`skep sync`, whose commands about hubs are imported when they are needed; an address is a command by itself."""
 
-    Replicas that meet use `with`. Those that never meet carry files: `export` on one side, `apply` on the
-    other.
+    HUBS = ("URL", "status", "retire")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, those about hubs first."""
+        return [*self.HUBS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in self.HUBS:
+            return super().get_command(ctx, cmd_name)
+        from skep.cli import hubs
+
+        return hubs.sync if cmd_name == "URL" else getattr(hubs, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; for an address, that of hubs."""
+        if any("://" in word for word in args) and args[0] not in self.list_commands(ctx)[1:]:
+            return "URL", self.get_command(ctx, "URL"), args
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=SyncGroup)
+def sync_group() -> None:
+    """Exchange events with a hub or another replica of a bank.
+
+    `skep sync URL` exchanges with a hub that several machines share. Replicas that meet use `with`. Those that
+    never meet carry files: `export` on one side, `apply` on the other.
     """
 
 

@@ -134,8 +134,12 @@ def _advise(chosen: Client, command: str | None, absolute: bool) -> None:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("client", default="claude-code")
 @click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")
+@click.option("--user", help="Show what is for this user, too; default: SKEP_USER.")
+@click.option("--project", help="Show what is for this project, too; default: the project folder's name.")
 @click.pass_context
-def hook(ctx: click.Context, client: str, bank_path: str | None) -> None:
+def hook(
+    ctx: click.Context, client: str, bank_path: str | None, user: str | None, project: str | None
+) -> None:
     """Run as a hook of CLIENT (claude-code, codex or gemini).
 
     Reads the event from standard input and prints what the model should know. Always exits with 0, whatever it is
@@ -145,7 +149,8 @@ def hook(ctx: click.Context, client: str, bank_path: str | None) -> None:
 
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     bank = bank_path or (outer if isinstance(outer, str) else None)
-    main([client, *(["--bank", bank] if bank else [])])
+    given = {"--bank": bank, "--user": user, "--project": project}
+    main([client, *(word for name, value in given.items() if value for word in (name, value))])
 
 
 @click.command()

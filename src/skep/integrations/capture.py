@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from skep.integrations.hooks import Payload, Turn, clip, read_turns, without_private
+from skep.integrations.hooks import Payload, clip
+from skep.integrations.transcripts import Turn, read_turns, without_private
 from skep.text.unanswered_sessions import is_unanswered
 
 if TYPE_CHECKING:
@@ -120,13 +121,15 @@ def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -
     A project's bank and the user's are both made by `skep init`; where there is none, nothing is kept.
     """
     from skep.bank.bank import Bank
-    from skep.config import find_bank
+    from skep.config import bank_url, find_bank
     from skep.embedding.remote import from_environment
 
     payload = msgspec.json.decode(raw or b"{}", type=Payload, strict=False)
-    path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
-    if not path.is_file():
-        return Captured()
+    path = bank_url(bank, environ)
+    if path is None:
+        path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
+        if not path.is_file():
+            return Captured()
     with Bank.open(path, create=False, opener=from_environment(environ)) as opened:
         return capture(opened, client, payload)
 

@@ -160,41 +160,51 @@ def _server(name: str, place: Place, command: list[str], *, project: bool) -> li
     return [_json(file, ("mcpServers", "skep"), plain)]
 
 
+HOOKED: Final[dict[str, tuple[tuple[str, int, str], ...]]] = {
+    "claude-code": (
+        ("SessionStart", 10, ""),
+        ("UserPromptSubmit", 5, ""),
+        ("PreToolUse", 5, "Bash|Edit|MultiEdit|Write|NotebookEdit"),
+        ("PostToolUseFailure", 5, "Bash|Edit|MultiEdit|Write|NotebookEdit"),
+        ("Stop", 10, ""),
+        ("SessionEnd", 10, ""),
+    ),
+    "codex": (
+        ("SessionStart", 10, ""),
+        ("UserPromptSubmit", 5, ""),
+        ("PreToolUse", 5, "Bash|apply_patch"),
+        ("Stop", 10, ""),
+    ),
+    "gemini": (
+        ("SessionStart", 10_000, ""),
+        ("BeforeAgent", 5_000, ""),
+        ("AfterTool", 5_000, "run_shell_command|replace|write_file"),
+        ("AfterAgent", 10_000, ""),
+        ("SessionEnd", 10_000, ""),
+    ),
+}
+"""Per client: event, time limit in the client's unit, and the tools it is for."""
+
+
 def _hooks(name: str, place: Place, command: list[str], *, project: bool) -> list[Edit]:
     words = [*command, "hook", name]
     line = subprocess.list2cmdline(words) if place.platform == "win32" else shlex.join(words)
-    if name == "claude-code":
-        file = place.cwd / ".claude" / "settings.json" if project else _claude(place) / "settings.json"
-        return [
-            _hook(file, event, line, timeout=timeout)
-            for event, timeout in (
-                ("SessionStart", 10),
-                ("UserPromptSubmit", 5),
-                ("Stop", 10),
-                ("SessionEnd", 10),
-            )
-        ]
-    if name == "codex":
-        file = _codex(place, project) / "hooks.json"
-        return [
-            _hook(file, event, line, timeout=timeout)
-            for event, timeout in (("SessionStart", 10), ("UserPromptSubmit", 5), ("Stop", 10))
-        ]
-    file = _gemini(place, project)
+    files = {
+        "claude-code": (place.cwd / ".claude" if project else _claude(place)) / "settings.json",
+        "codex": _codex(place, project) / "hooks.json",
+        "gemini": _gemini(place, project),
+    }
+    own = {"name": "skep"} if name == "gemini" else {}
     return [
-        _hook(file, event, line, timeout=timeout, name="skep")
-        for event, timeout in (
-            ("SessionStart", 10_000),
-            ("BeforeAgent", 5_000),
-            ("AfterAgent", 10_000),
-            ("SessionEnd", 10_000),
-        )
+        _hook(files[name], event, matcher, line, timeout=timeout, **own)
+        for event, timeout, matcher in HOOKED[name]
     ]
 
 
-def _hook(file: Path, event: str, command: str, **extra: Any) -> Edit:
-    handler = {"type": "command", "command": command, **extra}
-    return Edit(file=file, format="json", path=("hooks", event), value={"hooks": [handler]}, how="append")
+def _hook(file: Path, event: str, matcher: str, command: str, **extra: Any) -> Edit:
+    group = {"hooks": [{"type": "command", "command": command, **extra}]}
+    value = {"matcher": matcher, **group} if matcher else group
+    return Edit(file=file, format="json", path=("hooks", event), value=value, how="append")
 
 
 def _json(file: Path, path: tuple[str, ...], value: Any) -> Edit:

@@ -92,7 +92,7 @@ def perform_once(
                 return _restored(bank, before.answer), True
         answer = perform(bank, verb, arguments, known=known)
         note = _Note(name=name, request=request, answer=_without_text(answer))
-        bank.engine.set_note(job, msgspec.json.encode(note))
+        bank.engine.set_note(job, msgspec.json.encode(note).decode())
     return answer, False
 
 
