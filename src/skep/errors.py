@@ -35,7 +35,6 @@
     ├── JudgeError               the judge answered with something unusable
     ├── LLMError                 a language model gave no answer that can be used
     │   └── BudgetError          the next question does not fit into what may be spent
-    ├── ChangedError             the memory was changed by somebody else since it was read
     ├── AccessError              the token is missing, or has not the right
     ├── RemoteError              the server could not be reached, or answered with something unusable
     └── MissingExtraError        an optional dependency is not installed
@@ -214,21 +213,6 @@ class EmbedderFailedError(EmbedderUnavailableError):
 
 class EmbedderMismatchError(EmbeddingError):
     """Vectors of two different embedders would have met."""
-
-
-class ChangedError(SkepError):
-    """A memory was changed by somebody else since it was read; nothing was written."""
-
-    def __init__(
-        self, message: str, *, current: Memory | None = None, events: tuple[Event, ...] = (), tag: str = ""
-    ) -> None:
-        self.current = current
-        """The memory as it is now."""
-        self.events = events
-        """The changes since the version that was given, oldest first."""
-        self.tag = tag
-        """The tag of the version that is there now."""
-        super().__init__(message)
 
 
 class AccessError(SkepError, PermissionError):

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import skep.errors
 from skep import AsyncClient, Bank, Client
 from skep.bank.memory_bank import MemoryBank
-from skep.errors import AccessError, ChangedError, ConfigError, InvalidInputError, RemoteError, SkepError
+from skep.errors import AccessError, ConfigError, InvalidInputError, RemoteError, SkepError, VersionError
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "build_client.py"
 NOW = 1_790_000_000.0
@@ -58,7 +58,7 @@ scope = st.sampled_from(SCOPES)
 SURE = (0.2, 0.9, 7, float("nan"))
 SINCE = (date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC), "2026-03-01", 5.0)
 ENDS = ("success", "failure", True, 0.4, "well")
-WHOLE = ("stats", "utility", "find_conflicts", "pending_judgements", "versions", "settings")
+WHOLE = ("scopes", "stats", "utility", "find_conflicts", "pending_judgements", "versions", "settings")
 VALUES = (1, None, {"a": [2]})
 which = st.integers(1, 7)
 step = st.one_of(
@@ -79,7 +79,8 @@ step = st.one_of(
     st.tuples(st.sampled_from(("get", "retract", "restore", "history", "blame", "neighbors", "outcomes")),
               st.fixed_dictionaries({"memory_id": which})),
     st.tuples(st.just("revise"), st.fixed_dictionaries(
-        {"memory_id": which}, optional={"text": text, "tags": st.just(["c"]), "scope": scope, "colour": st.just(1)})),
+        {"memory_id": which}, optional={"text": text, "tags": st.just(["c"]), "scope": scope,
+                                  "colour": st.just(1), "expected_version": st.integers(0, 3)})),
     st.tuples(st.just("supersede"), st.fixed_dictionaries({"old": which, "new": which})),
     st.tuples(st.just("merge"), st.fixed_dictionaries({"loser": which, "winner": which})),
     st.tuples(st.just("link"), st.fixed_dictionaries({"src": which, "dst": which, "rel": st.just("refines")})),
@@ -152,6 +153,8 @@ class Pair:
             answer: Any = getattr(asked, verb)(**given)
         except SkepError as error:
             return "InvalidInputError" if isinstance(error, InvalidInputError) else type(error).__name__
+        if verb == "scopes":
+            answer = sorted(map(str, answer.items()))
         return msgspec.json.encode(answer).replace(home.actor.encode(), b"ACTOR")
 
 
@@ -197,15 +200,18 @@ def test_a_view_of_the_past_is_read_and_never_written(client: Client) -> None:
 
 
 def test_two_who_revise_one_version_do_not_overwrite_each_other(client: Client) -> None:
-    memory, version = client.version(client.remember("The limit is 1").memory.id)
-    client.revise_if(version, memory.id, text="The limit is 2")
+    memory = client.remember("The limit is 1").memory
+    client.revise(memory.id, expected_version=memory.version, text="The limit is 2")
 
-    with pytest.raises(ChangedError) as caught:
-        client.revise_if(version, memory.id, text="The limit is 3")
+    with pytest.raises(VersionError) as caught:
+        client.revise(memory.id, expected_version=memory.version, text="The limit is 3")
 
-    assert caught.value.current is not None
-    assert caught.value.current.text == "The limit is 2"
-    assert client.revise_if(caught.value.tag, memory.id, text="The limit is 3").text == "The limit is 3"
+    now = caught.value.memory
+    assert now.text == "The limit is 2"
+    assert [event.kind for event in caught.value.changes] == ["revise"]
+    assert (
+        client.revise(memory.id, expected_version=now.version, text="The limit is 3").text == "The limit is 3"
+    )
 
 
 def test_a_function_is_not_sent_and_the_error_says_so(client: Client) -> None:

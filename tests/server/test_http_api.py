@@ -98,13 +98,13 @@ def test_a_revision_of_an_old_version_is_refused_with_what_changed(server: Runni
 
     change = {"memory_id": made, "text": "The limit is 30"}
     status, _, refused = server.ask("POST", "/v1/banks/team/revise", change, if_match=tag)
-    new = f'"{refused["error"]["tag"]}"'
+    new = f'"{refused["error"]["current"]["version"]}"'
     good, _, revised = server.ask("POST", "/v1/banks/team/revise", change, if_match=new)
 
     assert status == 409
-    assert refused["error"]["type"] == "ChangedError"
+    assert refused["error"]["type"] == "VersionError"
     assert refused["error"]["current"]["text"] == "The limit is 20"
-    assert [event["body"]["changes"]["text"] for event in refused["error"]["events"]] == ["The limit is 20"]
+    assert [event["body"]["changes"]["text"] for event in refused["error"]["changes"]] == ["The limit is 20"]
     assert (good, revised["text"]) == (200, "The limit is 30")
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Recalled,
         Receipt,
         Remembered,
+        Scope,
         ScopeLike,
     )
     from skep.retrieval.recall_config import Expand, RecallConfig
@@ -81,6 +82,7 @@ class Client(Remote):
         ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = False,
@@ -96,7 +98,9 @@ class Client(Remote):
     ) -> list[Remembered]:
         return self.call("remember_many", locals())
 
-    def revise(self, memory_id: str, **changes: Unpack[Changes]) -> Memory:
+    def revise(
+        self, memory_id: str, *, expected_version: int | None = None, **changes: Unpack[Changes]
+    ) -> Memory:
         return self.call("revise", locals())
 
     def retract(self, memory_id: str, reason: str | None = None) -> Memory:
@@ -145,10 +149,15 @@ class Client(Remote):
         valid_at: Time | None = None,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | Iterable[str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
         return self.call("find", locals())
+
+    def scopes(self, scope: ScopeLike | None = None, *, include_shared: bool = False) -> dict[Scope, int]:
+        return self.call("scopes", locals())
 
     def recall(
         self,
@@ -163,6 +172,7 @@ class Client(Remote):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -191,6 +201,7 @@ class Client(Remote):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -393,6 +404,7 @@ class AsyncClient(AsyncRemote):
         ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = False,
@@ -408,7 +420,9 @@ class AsyncClient(AsyncRemote):
     ) -> list[Remembered]:
         return await self.call("remember_many", locals())
 
-    async def revise(self, memory_id: str, **changes: Unpack[Changes]) -> Memory:
+    async def revise(
+        self, memory_id: str, *, expected_version: int | None = None, **changes: Unpack[Changes]
+    ) -> Memory:
         return await self.call("revise", locals())
 
     async def retract(self, memory_id: str, reason: str | None = None) -> Memory:
@@ -457,10 +471,17 @@ class AsyncClient(AsyncRemote):
         valid_at: Time | None = None,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | Iterable[str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
         return await self.call("find", locals())
+
+    async def scopes(
+        self, scope: ScopeLike | None = None, *, include_shared: bool = False
+    ) -> dict[Scope, int]:
+        return await self.call("scopes", locals())
 
     async def recall(
         self,
@@ -475,6 +496,7 @@ class AsyncClient(AsyncRemote):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -503,6 +525,7 @@ class AsyncClient(AsyncRemote):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,

@@ -12,7 +12,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -59,22 +59,12 @@ class Connection:
         self._lock = threading.Lock()
         self._closed = False
 
-    def call(
-        self,
-        bank: str,
-        verb: Verb,
-        arguments: Mapping[str, Any],
-        *,
-        known: str | None = None,
-        as_of: Any = None,
-    ) -> tuple[Any, str | None]:
-        """Ask a bank; the answer, and the tag of the version where the server gives one."""
+    def call(self, bank: str, verb: Verb, arguments: Mapping[str, Any], *, as_of: Any = None) -> Any:
+        """Ask a bank."""
         given = {name: plain(name, value) for name, value in arguments.items()}
         headers = {"content-type": "application/json"}
         if verb.writes:
             headers["idempotency-key"] = secrets.token_hex(16)
-        if known is not None:
-            headers["if-match"] = f'"{known}"'
         path = f"/v1/banks/{quote(bank, safe='')}/{verb.name}"
         if as_of is not None:
             path += "?" + urlencode({"as_of": plain("as_of", as_of)})
@@ -84,17 +74,14 @@ class Connection:
             raise BadTextError(
                 "a text holds half of a character pair (a lone surrogate); remove it"
             ) from error
-        found, tag = self.ask("POST", path, body, headers)
-        return _read(found, verb.answer), tag
+        return _read(self.ask("POST", path, body, headers), verb.read)
 
     def get(self, path: str, kind: Any = Any) -> Any:
         """Ask for something about the server or a log."""
-        return _read(self.ask("GET", path, None, {})[0], kind)
+        return _read(self.ask("GET", path, None, {}), msgspec.json.Decoder(kind).decode)
 
-    def ask(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[bytes, str | None]:
-        """One request, repeated while the server is busy or the line breaks; the body and the tag of its answer.
+    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+        """One request, repeated while the server is busy or the line breaks; the body of its answer.
 
         A call that writes carries a key, so that repeating it writes once.
         """
@@ -103,7 +90,7 @@ class Connection:
             attempt += 1
             last = attempt >= ATTEMPTS
             try:
-                status, found, tag, pause = self._once(method, path, body, headers)
+                status, found, pause = self._once(method, path, body, headers)
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
                 if last:
@@ -114,7 +101,7 @@ class Connection:
                 pause = None
             else:
                 if status == 200:
-                    return found, tag
+                    return found
                 problem = raised(status, found)
                 if last or status not in AGAIN or (pause is not None and pause > LONGEST):
                     raise problem
@@ -122,17 +109,16 @@ class Connection:
 
     def _once(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, bytes, str | None, float | None]:
+    ) -> tuple[int, bytes, float | None]:
         line = self._line()
         line.request(method, self._base + path, body, {**self._headers, **headers})
         answer = line.getresponse()
         found = answer.read()
-        tag = answer.getheader("etag")
         pause = answer.getheader("retry-after")
         if answer.will_close:
             self._drop()
         seconds = float(pause) if pause and pause.isdigit() else None
-        return answer.status, found, tag.strip('"') if tag else None, seconds
+        return answer.status, found, seconds
 
     def lines(self, path: str) -> Iterator[bytes]:
         """The lines of an answer that does not end, such as live changes."""
@@ -204,9 +190,9 @@ def verb_of(name: str) -> Verb:
     return verbs()[name]
 
 
-def _read(body: bytes, kind: Any) -> Any:
+def _read(body: bytes, decode: Callable[[bytes], Any]) -> Any:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode(body)
     except msgspec.MsgspecError as error:
         raise RemoteError(
             f"the server's answer cannot be read ({error}); is it a newer or older skep?"

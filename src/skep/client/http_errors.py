@@ -11,14 +11,13 @@ import msgspec
 
 from skep import errors
 from skep.errors import (
-    AccessError,
     BusyError,
-    ChangedError,
     ConflictError,
     InvalidInputError,
     MissingExtraError,
     RemoteError,
     SkepError,
+    VersionError,
 )
 from skep.model import Conflict, Event, Memory
 
@@ -29,7 +28,7 @@ STATUS: Final[dict[type[SkepError], int]] = {
     errors.InvalidInputError: 400,
     errors.ConfigError: 400,
     errors.ConflictError: 409,
-    errors.ChangedError: 409,
+    errors.VersionError: 409,
     errors.LineageError: 409,
     errors.UndoError: 409,
     errors.AccessError: 403,
@@ -62,11 +61,11 @@ class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
     conflicts: tuple[Conflict, ...] = ()
     """The memories that the text does not go with."""
     current: Memory | None = None
-    """With `ChangedError`: the memory as it is now."""
-    events: tuple[Event, ...] = ()
-    """With `ChangedError`: what was changed since."""
-    tag: str = ""
-    """With `ChangedError`: the tag of the version that is there now."""
+    """With `VersionError`: the memory as it is now."""
+    expected: int = 0
+    """With `VersionError`: the version that was expected."""
+    changes: tuple[Event, ...] = ()
+    """With `VersionError`: what was changed since, oldest first."""
 
 
 class Failure(msgspec.Struct):
@@ -87,8 +86,8 @@ def told(error: SkepError) -> Told:
         found.field = error.field
     elif isinstance(error, ConflictError):
         found.conflicts = error.conflicts
-    elif isinstance(error, ChangedError):
-        found.current, found.events, found.tag = error.current, error.events, error.tag
+    elif isinstance(error, VersionError):
+        found.current, found.expected, found.changes = error.memory, error.expected, error.changes
     elif isinstance(error, MissingExtraError):
         found.extra = error.extra
     elif isinstance(error, BusyError):
@@ -105,17 +104,17 @@ def raised(status: int, body: bytes) -> SkepError:
             f"the server answered with status {status} and no reason; is it a skep server, and is a proxy in between?"
         )
     kind: Any = getattr(errors, one.type, None)
-    if not (isinstance(kind, type) and issubclass(kind, SkepError)):
+    if not (isinstance(kind, type) and issubclass(kind, SkepError)) or issubclass(kind, VersionError):
         return RemoteError(one.message)
     if issubclass(kind, InvalidInputError):
         return kind(one.message, field=one.field)
     if kind is MissingExtraError:
         return RemoteError(f"at the server: {one.message}")
-    if kind is ChangedError:
-        return ChangedError(one.message, current=one.current, events=one.events, tag=one.tag)
+    if kind is VersionError and one.current is not None:
+        return VersionError(one.current, one.expected, one.changes)
     if kind is ConflictError:
         return _worded(ConflictError("", one.conflicts), one.message)
-    return _worded(kind(""), one.message) if kind is not AccessError else AccessError(one.message)
+    return kind(one.message)
 
 
 def _worded(error: SkepError, message: str) -> SkepError:

@@ -17,7 +17,7 @@ from skep.errors import InvalidInputError, ReadOnlyError
 from skep.model import Event
 
 if TYPE_CHECKING:
-    from skep.model import Memory, ScopeLike
+    from skep.model import ScopeLike
     from skep.recall.memory_stream import Stream
     from skep.validation import Time
 
@@ -70,20 +70,6 @@ class Remote:
         if self._actor is None:
             self._actor = str(self.call("status").actor)
         return self._actor
-
-    def version(self, memory_id: str) -> tuple[Memory, str]:
-        """A memory and the tag of its version, for `revise_if`."""
-        memory, tag = self._line.call(self.bank, verb_of("get"), {"memory_id": memory_id})
-        return memory, tag or ""
-
-    def revise_if(self, version: str, memory_id: str, **changes: Any) -> Memory:
-        """Revise a memory, only if it is still the version that was read.
-
-        Raises:
-            ChangedError: It was changed since; the error holds what it says now and what was changed.
-        """
-        given = {"memory_id": memory_id, **changes}
-        return self._line.call(self.bank, verb_of("revise"), given, known=version)[0]
 
     def as_of(self, time: Time) -> Self:
         """The bank as it was at a moment; for reading only. What was forgotten since stays forgotten."""
@@ -146,7 +132,7 @@ class Remote:
                 )
         if self._as_of is not None and verb.writes:
             raise ReadOnlyError("this is a view of the past, for reading only; write to the bank itself")
-        return self._line.call(self.bank, verb, arguments, as_of=self._as_of)[0]
+        return self._line.call(self.bank, verb, arguments, as_of=self._as_of)
 
 
 class AsyncRemote:
@@ -163,14 +149,6 @@ class AsyncRemote:
     ) -> None:
         self._remote = Remote(url, token=token, bank=bank, timeout=timeout)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="skep-client")
-
-    async def version(self, memory_id: str) -> tuple[Memory, str]:
-        """A memory and the tag of its version, for `revise_if`."""
-        return await self._run(self._remote.version, memory_id)
-
-    async def revise_if(self, version: str, memory_id: str, **changes: Any) -> Memory:
-        """Revise a memory, only if it is still the version that was read; else `ChangedError`."""
-        return await self._run(self._remote.revise_if, version, memory_id, **changes)
 
     async def as_of(self, time: Time) -> Self:
         """The bank as it was at a moment; for reading only."""

@@ -50,7 +50,7 @@ RIGHTS: Final[dict[Right, str]] = {
 
 _VERBS: Final[dict[Right, str]] = {
     "read": "get find recall rank search_memory find_conflicts neighbors subgraph path history blame event recommend"
-    " outcomes stats utility pending_judgements setting settings status versions",
+    " outcomes stats utility pending_judgements scopes setting settings status versions",
     "write": "remember remember_many revise retract restore supersede merge mark confirm dispute support link unlink"
     " undo learn",
     "erase": "forget",
@@ -63,7 +63,7 @@ LOCAL: Final = frozenset(("stream", "as_of", "events", "close", "actor"))
 DEFAULT: Final[Any] = msgspec.UNSET
 """Stands for an argument that is left to the server's default."""
 
-ScopeParts = Scope | None
+ScopeParts = Scope | list[str] | None
 Text = str | None
 Words = list[str] | None
 Moment = float | str | None
@@ -119,6 +119,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "Remembered": Remembered,
     "int": int,
     "Any": Any,
+    "dict[Scope, int]": list[tuple[Scope, int]],
     "dict[str, Any]": dict[str, Any],
     "dict[str, Event]": dict[str, Event],
     "dict[str, int]": dict[str, int],
@@ -149,6 +150,15 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
     def writes(self) -> bool:
         """True if it changes the bank."""
         return self.right != "read"
+
+    def encode(self, answer: Any) -> bytes:
+        """An answer as JSON; a mapping by scope as a list of pairs."""
+        return msgspec.json.encode(list(answer.items()) if self.name == "scopes" else answer)
+
+    def read(self, body: bytes) -> Any:
+        """An answer, as `MemoryBank` gives it."""
+        found = msgspec.json.decode(body, type=self.answer)
+        return dict(found) if self.name == "scopes" else found
 
     def decode(self, body: bytes) -> dict[str, Any]:
         """The arguments of a request, as `MemoryBank` takes them.

@@ -27,7 +27,7 @@ from skep.errors import (
     SkepError,
     did_you_mean,
 )
-from skep.model import Event
+from skep.model import Event, Memory
 from skep.server.live_events import Pulse, changes
 from skep.server.mcp.http import (
     EVENT_HEADERS,
@@ -44,7 +44,7 @@ from skep.server.rights import check_answer, check_call, check_whole, sees_event
 from skep.server.served_banks import ServedBanks
 from skep.server.tokens import Token, TokenFile, whole_token
 from skep.server.traffic import GUESSES, RATE, Audit, Counts, RateLimit
-from skep.server.verb_calls import KEY_LIMIT, REPEATABLE, perform, perform_once, version_of
+from skep.server.verb_calls import KEY_LIMIT, REPEATABLE, perform_once
 
 try:
     from starlette.applications import Starlette
@@ -279,7 +279,7 @@ class Api:
         _refuse_headers(verb, key, known, as_of)
         self._refuse_unopened(token, name)
         body = await _body(request)
-        given = _decoded(verb, body)
+        given = _decoded(verb, body) | _expected(known)
         slow = verb.name in SLOW or as_of is not None
 
         def work() -> tuple[bytes, dict[str, str]]:
@@ -288,15 +288,13 @@ class Api:
             bank = opened if as_of is None else opened.as_of(_moment(as_of))
             headers: dict[str, str] = {}
             if key is not None and verb.writes and verb.name not in REPEATABLE:
-                answer, again = perform_once(
-                    opened, verb, arguments, key=f"{token.name}\0{key}", asked=body, known=_tag(known)
-                )
+                answer, again = perform_once(opened, verb, arguments, key=f"{token.name}\0{key}", asked=body)
                 headers["idempotency-replayed"] = "true" if again else "false"
             else:
-                answer = perform(bank, verb, arguments, known=_tag(known))
-            if verb.name in ("get", "revise") and as_of is None:
-                headers["etag"] = f'"{version_of(opened, given["memory_id"])[0]}"'
-            return msgspec.json.encode(check_answer(token, answer)), headers
+                answer = getattr(bank, verb.name)(**arguments)
+            if isinstance(answer, Memory) and as_of is None:
+                headers["etag"] = f'"{answer.version}"'
+            return verb.encode(check_answer(token, answer)), headers
 
         encoded, headers = await self._in_thread(
             work, slow=slow, limit=None if verb.writes or slow else READ_SECONDS
@@ -516,11 +514,14 @@ def _refuse_headers(verb: Verb, key: str | None, known: str | None, as_of: str |
         )
 
 
-def _tag(known: str | None) -> str | None:
-    """The tag in an `If-Match`; `*` asks for any version."""
+def _expected(known: str | None) -> dict[str, int]:
+    """The version in an `If-Match`, as `revise` takes it; `*` asks for any."""
     if known is None or known.strip() == "*":
-        return None
-    return known.strip().removeprefix("W/").strip('"')
+        return {}
+    version = known.strip().removeprefix("W/").strip('"')
+    if not (version.isascii() and version.isdigit() and 0 < len(version) < 12):
+        raise InvalidInputError("If-Match must be the ETag that `get` gave, or *", field="If-Match")
+    return {"expected_version": int(version)}
 
 
 def _moment(text: str) -> float | str:

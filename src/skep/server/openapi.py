@@ -9,6 +9,7 @@ import msgspec
 
 from skep.client.http_errors import Failure
 from skep.client.verb_table import RIGHTS, Verb, verbs
+from skep.model import Memory
 from skep.server.live_events import KEEPALIVE
 
 REF: Final = "#/components/schemas/{name}"
@@ -92,7 +93,7 @@ def _verb(verb: Verb, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -
     parameters = [_BANK, _KEY if verb.writes else _AS_OF] + ([_KNOWN] if verb.name == "revise" else [])
     headers = (
         {"ETag": {"description": "The version of the memory.", "schema": {"type": "string"}}}
-        if verb.name in ("get", "revise")
+        if verb.answer is Memory
         else {}
     )
     return {

@@ -14,7 +14,7 @@ import msgspec
 from skep.client.verb_table import Right, Verb
 from skep.errors import AccessError, InvalidInputError, NotFoundError
 from skep.events import mentioned
-from skep.model import ANY, Memory, Scope
+from skep.model import Memory, Scope, is_pattern, part_admits
 from skep.server.tokens import Token
 from skep.validation import clean_scope
 
@@ -122,7 +122,7 @@ def _asked(wall: Scope, asked: Any) -> Scope:
         return wall
     scope = clean_scope("scope", asked, LABEL, asked=True)
     for mine, theirs in zip(msgspec.structs.astuple(wall), msgspec.structs.astuple(scope), strict=True):
-        if mine not in (ANY, theirs):
+        if not part_admits(mine, theirs):
             raise AccessError("the token does not reach that scope; leave the scope out to use its own")
     return scope
 
@@ -130,7 +130,7 @@ def _asked(wall: Scope, asked: Any) -> Scope:
 def _written(wall: Scope, asked: Any) -> Scope:
     """The scope that a memory is written into."""
     if asked is None:
-        if ANY in msgspec.structs.astuple(wall):
+        if any(map(is_pattern, msgspec.structs.astuple(wall))):
             raise InvalidInputError("say into which scope: the token reaches several", field="scope")
         return wall
     scope = clean_scope("scope", asked, LABEL)
