@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from skep.bank.read import Page
     from skep.config import Settings
     from skep.embedding.embedder import Embedder
-    from skep.errors import ConflictError, InvalidInputError, NotFoundError, SkepError, StorageError
+    from skep.errors import (
+        ConflictError,
+        InvalidInputError,
+        NotFoundError,
+        SkepError,
+        StorageError,
+        VersionError,
+    )
     from skep.model import (
         Conflict,
         Event,
@@ -66,6 +73,7 @@ _HOMES = {
     "Settings": "config",
     "SkepError": "errors",
     "StorageError": "errors",
+    "VersionError": "errors",
     "build_context": "recall.context_budget",
 }
 
@@ -95,6 +103,7 @@ __all__ = [
     "Settings",
     "SkepError",
     "StorageError",
+    "VersionError",
     "build_context",
 ]
 

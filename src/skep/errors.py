@@ -14,6 +14,7 @@
     ├── NotFoundError            no such memory, event or version
     ├── ForgottenError           it was there, and was erased on request
     ├── ConflictError            the write contradicts what is stored
+    ├── VersionError             the memory was changed since it was read
     ├── LineageError             a cycle, or a memory that would replace itself
     ├── UndoError                that event cannot be undone
     ├── StorageError
@@ -46,7 +47,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from skep.model import Conflict
+    from skep.model import Conflict, Event, Memory
 
 HINTED = 12
 """Words that a hint lists at most."""
@@ -110,6 +111,28 @@ class ConflictError(SkepError):
         super().__init__(
             f"{text!r} {verb} {ids}; pass on_conflict='supersede' to replace, or 'warn' to keep both"
         )
+
+
+class VersionError(SkepError):
+    """A change was refused because the memory was changed since it was read; nothing was written."""
+
+    def __init__(self, memory: Memory, expected: int, changes: tuple[Event, ...]) -> None:
+        self.memory = memory
+        """As it is now."""
+        self.expected = expected
+        self.changes = changes
+        """The changes since the version that was expected, oldest first."""
+        told = "; ".join(map(_told, changes)) or "it never had that version here"
+        super().__init__(
+            f"{memory.id} has version {memory.version}, not {expected} ({told}); read it again and pass"
+            f" expected_version={memory.version} if the change still makes sense"
+        )
+
+
+def _told(event: Event) -> str:
+    said: dict[str, object] = event.body.get("changes") or {}
+    what = f"{event.kind} of {', '.join(said)}" if said else event.kind
+    return f"{what} by {event.body.get('by') or event.actor}"
 
 
 class LineageError(SkepError, ValueError):

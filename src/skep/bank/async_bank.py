@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Recalled,
         Receipt,
         Remembered,
+        Scope,
         ScopeLike,
     )
     from skep.recall.memory_stream import Stream
@@ -180,6 +181,7 @@ class AsyncBank:
         ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = False,
@@ -205,6 +207,7 @@ class AsyncBank:
             ttl=ttl,
             evidence=evidence,
             metadata=metadata,
+            key=key,
             on_conflict=on_conflict,
             contradiction_fn=contradiction_fn,
             redact=redact,
@@ -219,8 +222,10 @@ class AsyncBank:
     ) -> list[Remembered]:
         return await self._run(self._bank.remember_many, items, on_conflict=on_conflict, progress=progress)
 
-    async def revise(self, memory_id: str, **changes: Unpack[Changes]) -> Memory:
-        return await self._run(self._bank.revise, memory_id, **changes)
+    async def revise(
+        self, memory_id: str, *, expected_version: int | None = None, **changes: Unpack[Changes]
+    ) -> Memory:
+        return await self._run(self._bank.revise, memory_id, expected_version=expected_version, **changes)
 
     async def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         return await self._run(self._bank.retract, memory_id, reason)
@@ -311,6 +316,8 @@ class AsyncBank:
         valid_at: Time | None = None,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | Iterable[str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
@@ -329,9 +336,16 @@ class AsyncBank:
             valid_at=valid_at,
             min_confidence=min_confidence,
             min_importance=min_importance,
+            metadata=metadata,
+            key=key,
             limit=limit,
             cursor=cursor,
         )
+
+    async def scopes(
+        self, scope: ScopeLike | None = None, *, include_shared: bool = False
+    ) -> dict[Scope, int]:
+        return await self._run(self._bank.scopes, scope, include_shared=include_shared)
 
     async def find_conflicts(
         self,
@@ -366,6 +380,7 @@ class AsyncBank:
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -391,6 +406,7 @@ class AsyncBank:
             include_shared=include_shared,
             min_confidence=min_confidence,
             min_importance=min_importance,
+            metadata=metadata,
             since=since,
             until=until,
             valid_at=valid_at,
@@ -418,6 +434,7 @@ class AsyncBank:
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -440,6 +457,7 @@ class AsyncBank:
             include_shared=include_shared,
             min_confidence=min_confidence,
             min_importance=min_importance,
+            metadata=metadata,
             since=since,
             until=until,
             valid_at=valid_at,

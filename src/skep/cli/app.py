@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.config import Settings, bank_file
+from skep.config import Settings, bank_file, bank_url
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
 from skep.model import Memory, Stage
@@ -261,6 +261,8 @@ def outer_bank() -> str | None:
 def bank_exists(bank_path: str | None) -> bool:
     """True if the bank of a command is there already."""
     named = outer_bank() if bank_path is None else bank_path
+    if bank_url(named, os.environ) is not None:
+        return False  # opening it is what tells
     return os.path.exists(bank_file(named, os.environ, os.getcwd()))
 
 
@@ -279,6 +281,9 @@ def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> 
     path = outer_bank() if bank_path is None else bank_path
     with Bank.open(path, create=create and not bank_exists(bank_path), opener=opener(), **options) as bank:
         yield bank
+        replica = getattr(bank, "replica", None)
+    if replica is not None and replica.why:
+        click.echo(f"kept on this machine until the hub answers: {replica.why}", err=True)
 
 
 def print_json(value: Any) -> None:
