@@ -114,7 +114,7 @@ def raised(status: int, body: bytes) -> SkepError:
         return VersionError(one.current, one.expected, one.changes)
     if kind is ConflictError:
         return _worded(ConflictError("", one.conflicts), one.message)
-    return kind(one.message)
+    return _worded(kind.__new__(kind, one.message), one.message)
 
 
 def _worded(error: SkepError, message: str) -> SkepError:
