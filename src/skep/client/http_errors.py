@@ -104,7 +104,7 @@ def raised(status: int, body: bytes) -> SkepError:
             f"the server answered with status {status} and no reason; is it a skep server, and is a proxy in between?"
         )
     kind: Any = getattr(errors, one.type, None)
-    if not (isinstance(kind, type) and issubclass(kind, SkepError)) or issubclass(kind, VersionError):
+    if not (isinstance(kind, type) and issubclass(kind, SkepError)):
         return RemoteError(one.message)
     if issubclass(kind, InvalidInputError):
         return kind(one.message, field=one.field)
