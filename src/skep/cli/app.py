@@ -32,6 +32,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "install": ("clients:install", "Add skep to an agent's configuration."),
         "uninstall": ("clients:uninstall", "Take skep out of an agent's configuration."),
         "mcp": ("clients:mcp", "Serve the bank to an agent over MCP."),
+        "serve": ("server:serve", "Serve banks over HTTP, with a page in the browser."),
+        "token": ("server:token_group", "Who may use the server."),
         "hook": ("clients:hook", "Run as a hook of a coding agent."),
         "completion": ("bank_file:completion", "Print the shell completion script."),
     },
@@ -88,7 +90,7 @@ COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in comma
 
 MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "maintain", "remove": "forget"} | {
     "delete": "forget", "rm": "forget", "query": "search", "ls": "list", "show": "get", "update": "revise",
-    "as-of": "search --as-of", "as_of": "search --as-of", "serve": "mcp",
+    "as-of": "search --as-of", "as_of": "search --as-of",
 }  # fmt: skip
 """What people type, after Python's verbs or other tools, and the command that does it."""
 

@@ -31,6 +31,8 @@ Mode = Literal["hub", "local"]
 
 HUBS: dict[str, tuple[str, Mode]] = {
     "file": ("folder:FolderHub", "local"),
+    "nats": ("nats:NatsHub", "hub"),
+    "tls": ("nats:NatsHub", "hub"),
 }
 """Per scheme the class and the write mode that is usual for it. `git+ssh` and the like are looked up as `git`."""
 
