@@ -31,6 +31,8 @@ Mode = Literal["hub", "local"]
 
 HUBS: dict[str, tuple[str, Mode]] = {
     "file": ("folder:FolderHub", "local"),
+    "nats": ("nats:NatsHub", "hub"),
+    "tls": ("nats:NatsHub", "hub"),
     "postgres": ("postgres:PostgresHub", "hub"),
     "postgresql": ("postgres:PostgresHub", "hub"),
 }
