@@ -1,7 +1,7 @@
 """A small transformer run by numpy: layers with int8 weights, and how they are read from a file.
 
-The sentence encoder (`minilm`) and the reader of pairs (`semantics.pair_reader`) are made of it. It holds no weights and
-touches nothing but the file that it is given.
+The sentence encoder (`minilm`) and the reader of pairs (`semantics.pair_reader`) are made of it. It holds no weights
+and touches nothing but the file that it is given.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Dense(NamedTuple):
     bias: Floats
 
     def __call__(self, x: Floats) -> Floats:
+        """Rows after the layer."""
         out = x @ self.weights.T
         out *= self.scales
         out += self.bias
@@ -75,6 +76,7 @@ class Norm(NamedTuple):
     bias: Floats
 
     def __call__(self, x: Floats) -> Floats:
+        """The rows, changed in place."""
         import numpy as np
 
         x -= x.mean(axis=-1, keepdims=True)
