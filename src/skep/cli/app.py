@@ -22,7 +22,7 @@ from skep.bank.bank import Bank
 from skep.config import Settings, bank_file, bank_url
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
-from skep.model import Memory, Stage
+from skep.model import ANCHORS_GONE, Memory, Stage
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     # heading: name: (module:attribute, what it does)
@@ -32,6 +32,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "install": ("clients:install", "Add skep to an agent's configuration."),
         "uninstall": ("clients:uninstall", "Take skep out of an agent's configuration."),
         "mcp": ("clients:mcp", "Serve the bank to an agent over MCP."),
+        "serve": ("server:serve", "Serve banks over HTTP, with a page in the browser."),
+        "token": ("server:token_group", "Who may use the server."),
         "hook": ("clients:hook", "Run as a hook of a coding agent."),
         "completion": ("bank_file:completion", "Print the shell completion script."),
     },
@@ -58,6 +60,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Upkeep": {
         "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
         "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
+        "verify": (
+            "upkeep:verify",
+            "Check that the files, symbols and versions that memories name are there.",
+        ),
         "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
         "learn": ("maintain:learn", "Record how a task went and what was used."),
         "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
@@ -84,7 +90,7 @@ COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in comma
 
 MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "maintain", "remove": "forget"} | {
     "delete": "forget", "rm": "forget", "query": "search", "ls": "list", "show": "get", "update": "revise",
-    "as-of": "search --as-of", "as_of": "search --as-of", "serve": "mcp",
+    "as-of": "search --as-of", "as_of": "search --as-of",
 }  # fmt: skip
 """What people type, after Python's verbs or other tools, and the command that does it."""
 
@@ -310,6 +316,7 @@ def memory_line(memory: Memory) -> str:
     notes = [] if memory.status == "active" else [memory.status]
     notes += [memory.kind] if memory.kind != "fact" else []
     notes += ["stale"] if memory.stale else []
+    notes += map(str, memory.metadata.get(ANCHORS_GONE) or ())
     notes += [f"#{tag}" for tag in memory.tags]
     text = " ".join((f"{memory.title}: " if memory.title else "").split() + memory.text.split())
     suffix = click.style(f"  [{', '.join(notes)}]", dim=True) if notes else ""
