@@ -1,8 +1,8 @@
 """NetworkSwitchboard: what every bus between processes shares: bytes, and who is present by heartbeats.
 
 A transport gives a `Pipe` that carries bytes by subject. Each process says every second which subjects its members
-listen to, and at once when that changes; one that has not been heard for `AWAY` seconds is away. So a question knows how
-many it reaches, a new process is known before its first message, and a dead one costs one deadline.
+listen to, and at once when that changes; one that has not been heard for `AWAY` seconds is away. So a question knows
+how many it reaches, a new process is known before its first message, and a dead one costs one deadline.
 
 Two processes may serve the same member (both have opened its file). Then the older one answers; when it falls silent,
 the other does.
