@@ -188,7 +188,7 @@ class NatsSwitchboard(NetworkSwitchboard):
     def _make_room(self, stream: str) -> bool:
         """Drop what every consumer has acknowledged; False if that is nothing."""
         name = safe_part(stream)
-        listed = self._nats.jetstream(f"CONSUMER.LIST.{name}").get("consumers") or []
+        listed: list[Any] = self._nats.jetstream(f"CONSUMER.LIST.{name}").get("consumers") or []
         floors = [int(one["ack_floor"]["stream_seq"]) for one in listed]
         if not floors or min(floors) <= 0:
             return False
