@@ -19,6 +19,7 @@ from typing import Protocol
 
 import msgspec
 
+from skep.clock import system_now
 from skep.errors import SyncError
 from skep.hive.bus.bus import matches
 from skep.hive.bus.member_bus import BusSubscription, Switchboard
@@ -109,7 +110,7 @@ class NetworkSwitchboard(Switchboard):
         self.undecoded = 0
         """Messages that no skep can read, or that their sender may not send."""
         self._process = secrets.token_hex(8)
-        self._since = time.time()
+        self._since = system_now()
         self._known: dict[str, _Known] = {}
         self._whose: dict[int, str] = {}
         """Per subscription of this process, the name under which it counts once however many processes have it."""
