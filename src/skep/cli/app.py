@@ -22,7 +22,7 @@ from skep.bank.bank import Bank
 from skep.config import Settings, bank_file, bank_url
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
-from skep.model import Memory, Stage
+from skep.model import ANCHORS_GONE, Memory, Stage
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     # heading: name: (module:attribute, what it does)
@@ -60,6 +60,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Upkeep": {
         "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
         "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
+        "verify": (
+            "upkeep:verify",
+            "Check that the files, symbols and versions that memories name are there.",
+        ),
         "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
         "learn": ("maintain:learn", "Record how a task went and what was used."),
         "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
@@ -79,6 +83,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Sharing": {
         "sync": ("bank_file:sync_group", "Exchange events with another replica."),
         "hive": ("hive:group", "Many banks that share."),
+        "agent": ("agent:group", "Agents that learn, answer and work through a queue."),
     },
 }
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
@@ -312,6 +317,7 @@ def memory_line(memory: Memory) -> str:
     notes = [] if memory.status == "active" else [memory.status]
     notes += [memory.kind] if memory.kind != "fact" else []
     notes += ["stale"] if memory.stale else []
+    notes += map(str, memory.metadata.get(ANCHORS_GONE) or ())
     notes += [f"#{tag}" for tag in memory.tags]
     text = " ".join((f"{memory.title}: " if memory.title else "").split() + memory.text.split())
     suffix = click.style(f"  [{', '.join(notes)}]", dim=True) if notes else ""

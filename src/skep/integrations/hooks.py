@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 import msgspec
 
 from skep.integrations.before_action import MIN_CONFIDENCE
-from skep.model import Memory
+from skep.model import ANCHORS_GONE, Memory
 from skep.runtime import lazy
 
 if TYPE_CHECKING:
@@ -425,6 +425,7 @@ def standing(memory: Memory) -> tuple[str, ...]:
         found.append(memory.status)
     if memory.disputes:
         found.append(f"contested {memory.disputes}x")
+    found += map(str, memory.metadata.get(ANCHORS_GONE) or ())
     if memory.stale:
         found.append("stale: check before relying on it")
     return tuple(found)
