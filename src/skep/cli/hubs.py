@@ -97,3 +97,15 @@ def retire(actor: str, url: str | None, bank_path: str | None, as_json: bool) ->
         replica.retire(actor)
         replica.push()
     print_json({"retired": actor}) if as_json else click.echo(f"{actor} is struck out")
+
+
+@click.command()
+@common
+def serve(bank_path: str | None, as_json: bool) -> None:  # noqa: ARG001
+    """Speak for this bank on standard input and output; `ssh://` addresses start it."""
+    import sys
+
+    from skep.hub.ssh import answer_stream
+
+    with open_bank(bank_path) as bank:
+        answer_stream(bank, sys.stdin.buffer, sys.stdout.buffer)
