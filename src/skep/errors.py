@@ -29,6 +29,7 @@
     ├── EmbeddingError
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
+    ├── NotAllowedError          an agent would change what another wrote
     ├── SyncError                replicas could not exchange events
     ├── JudgeError               the judge answered with something unusable
     └── MissingExtraError        an optional dependency is not installed
@@ -185,6 +186,10 @@ class EmbedderFailedError(EmbedderUnavailableError):
 
 class EmbedderMismatchError(EmbeddingError):
     """Vectors of two different embedders would have met."""
+
+
+class NotAllowedError(SkepError, PermissionError):
+    """An agent tried to change what another wrote; the message says how it can ask."""
 
 
 class SyncError(SkepError):

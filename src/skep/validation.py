@@ -128,7 +128,6 @@ REVISABLE = (
     "text",
     "title",
     "domain",
-    "agent",
     "scope",
     "tags",
     "source",
@@ -142,7 +141,7 @@ REVISABLE = (
     "metadata",
 )
 CLEARED: dict[str, Any] = {
-    **dict.fromkeys(("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl")),
+    **dict.fromkeys(("title", "domain", "source", "valid_from", "valid_to", "ttl")),
     "scope": {},
     "tags": [],
     "metadata": {},

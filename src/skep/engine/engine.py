@@ -103,6 +103,8 @@ class Engine:
         """A view of the past: nothing may be written, nor derived on disk."""
         self.sign: Sign | None = None
         self.author: Callable[[], str | None] | None = None
+        self.guard: Callable[[list[Plan], str], list[Plan]] | None = None
+        """In a hive: refuses what an agent may not do, and weighs what it says by the trust in it."""
         """Gives the name of the one who acts, where several share the bank; it is in every change to a memory."""
         self.embeddings = Embeddings(
             store,
@@ -188,6 +190,8 @@ class Engine:
         by = self.author() if self.author is not None else None
         if by is not None:
             plans = [_named(plan, by) for plan in plans]
+            if self.guard is not None:
+                plans = self.guard(plans, by)
         events, changes = self.store.write(
             plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
         )
