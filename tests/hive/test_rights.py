@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skep.bank.bank import Bank
-from skep.errors import InvalidInputError, NotAllowedError
+from skep.errors import AccessError, InvalidInputError
 from skep.hive.gateway import HivePolicy
 from skep.hive.gossip import Gossip
 from skep.hive.hive import Hive
@@ -61,7 +61,7 @@ def test_no_verb_changes_what_another_wrote(hive: Hive, verb: str) -> None:
     own = hive.agent("eve").remember("The south gate opens at nine.").memory
     before = standing(hive, theirs)
 
-    with pytest.raises(NotAllowedError, match="eve may not"):
+    with pytest.raises(AccessError, match="eve may not"):
         VERBS[verb](hive.agent("eve"), theirs.id, own.id)
     assert standing(hive, theirs) == before
 
@@ -85,7 +85,7 @@ def test_an_agent_without_trust_neither_doubts_nor_confirms_nor_reports(hive: Hi
         lambda: eve.support(theirs.id, ["somewhere"]),
         lambda: eve.propose("retract", theirs.id),
     ):
-        with pytest.raises(NotAllowedError, match="trusted"):
+        with pytest.raises(AccessError, match="trusted"):
             act()
     eve.confirm(theirs.id)
 
@@ -148,14 +148,14 @@ def test_a_steward_and_a_grant_open_what_they_name(hive: Hive) -> None:
     hive.rights.grant("bob", "retract", of="ana")
 
     hive.agent("bob").retract(theirs.id)
-    with pytest.raises(NotAllowedError):
+    with pytest.raises(AccessError):
         hive.agent("bob").retract(other.id)
-    with pytest.raises(NotAllowedError):
+    with pytest.raises(AccessError):
         hive.agent("bob").revise(theirs.id, text=LIE)
     hive.rights.grant("bob")
     hive.agent("bob").revise(other.id, text="The canteen closes at four.")
     hive.rights.revoke("bob")
-    with pytest.raises(NotAllowedError):
+    with pytest.raises(AccessError):
         hive.agent("bob").retract(other.id)
 
 
@@ -179,7 +179,7 @@ def test_a_proposal_changes_nothing_until_somebody_agrees(hive: Hive) -> None:
 
     assert (waiting.proposal, waiting.memory.text) == (asked.id, DOOR)
     assert "eve asks to revise it" in waiting.reasons
-    with pytest.raises(NotAllowedError, match="may not decide"):
+    with pytest.raises(AccessError, match="may not decide"):
         hive.agent("bob").approve(asked.id)
     hive.agent("ana").approve(asked.id)
     assert hive.get(theirs.id).text == "The north door opens at eight."  # type: ignore[union-attr]
@@ -221,7 +221,7 @@ def test_its_author_cannot_let_a_memory_out_of_review(hive: Hive) -> None:
         lambda: eve.undo(marks[0]),
         lambda: eve.revise(held.id, text=DOOR),
     ):
-        with pytest.raises(NotAllowedError, match="waits for review"):
+        with pytest.raises(AccessError, match="review"):
             act()
 
     assert hive.get(held.id).status == "quarantined"  # type: ignore[union-attr]
@@ -232,9 +232,9 @@ def test_what_others_confirmed_keeps_its_words_and_what_they_dispute_its_doubt(h
     hive.agent("bob").confirm(mine.id)
     hive.agent("cy").dispute(mine.id, "cy")
 
-    with pytest.raises(NotAllowedError, match="others confirmed"):
+    with pytest.raises(AccessError, match="others confirmed"):
         hive.agent("ana").revise(mine.id, text=LIE)
-    with pytest.raises(NotAllowedError, match="others dispute"):
+    with pytest.raises(AccessError, match="others dispute"):
         hive.agent("ana").revise(mine.id, confidence=1.0)
     hive.agent("ana").revise(mine.id, tags=["doors"])
 
@@ -393,7 +393,7 @@ def test_nothing_an_agent_does_in_any_order_moves_what_others_wrote(
         own = hive.agent("eve").remember("The south gate opens at nine.").memory
         before = [standing(hive, memory) for memory in theirs]
         for verb, which in attacks:
-            with pytest.raises(NotAllowedError):
+            with pytest.raises(AccessError):
                 VERBS[verb](hive.agent("eve"), theirs[which].id, own.id)
 
         assert [standing(hive, memory) for memory in theirs] == before

@@ -18,7 +18,7 @@ from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
 from skep.bank.read import Page
 from skep.bank.write import ON_CONFLICT, clean_items, fields_of
-from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotAllowedError, NotFoundError
+from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
 from skep.filters import Filter, checked_filter
 from skep.hive.gateway import Decision
@@ -37,6 +37,7 @@ from skep.model import (
     Ranked,
     Receipt,
     Remembered,
+    Scope,
     ScopeLike,
 )
 from skep.recall.recaller import Recaller
@@ -46,6 +47,7 @@ from skep.semantics.conflict_policy import draft as drafted
 from skep.semantics.find_conflicts import refused, repeats, replaces
 from skep.validation import (
     Time,
+    body_of,
     clean_call,
     clean_choice,
     clean_count,
@@ -60,12 +62,14 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from skep.bank.memory_bank import MemoryBank
+    from skep.bank.told_facts import Taught
     from skep.engine.embeddings import Progress
     from skep.engine.engine import Engine
     from skep.hive.hive import Hive
     from skep.lifecycle.judge import Case
     from skep.lifecycle.learn import Effect, Learned, Recommendation
     from skep.lifecycle.maintenance_run import MaintainReport
+    from skep.llm.language_model import LLM
     from skep.recall.memory_stream import Stream
     from skep.semantics.conflict_policy import Item
 
@@ -167,10 +171,37 @@ class AgentBank:
         said = {"text": text, "contradiction_fn": contradiction_fn, **fields}
         return self._remembered(self._draft(said, clean_choice("on_conflict", on_conflict, ON_CONFLICT)))
 
+    def add(
+        self,
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        user_id: str | None = None,
+        run_id: str | None = None,
+        source: str = "conversation",
+        llm: LLM | None = None,
+        redact: bool | str | Iterable[str] = "secrets",
+    ) -> Taught:
+        """Learn from a conversation; as `Bank.add`, in this agent's name."""
+        from skep.bank.told_facts import teach, turns_of
+
+        scope = {key: value for key, value in (("user", user_id), ("session", run_id)) if value is not None}
+        return teach(
+            self,
+            turns_of(messages),
+            clean_text("source", source, 500),
+            llm=llm,
+            summed_up=False,
+            now=self.hive.now(),
+            scope=scope or None,
+            redact=redact,
+        )
+
     def _remembered(self, new: _Draft) -> Promoted:
         """Do with a draft what its policy and the gateway say."""
         draft, given, item = new
         on_conflict = item.on_conflict
+        if draft.key is not None and (held := self._keyed(draft.key, draft.scope)):
+            return self._rekept(held, new)
         with tracer.span("hive.remember", agent=self.name) as span, acting(self.name):
             opposed = self._conflicts(item, draft)
             conflicts = () if on_conflict == "ignore" else opposed
@@ -206,6 +237,26 @@ class AgentBank:
             decision=decision,
             copies=copies,
             proposed=tuple(proposed),
+        )
+
+    def _keyed(self, key: str, scope: Scope) -> Sequence[Memory]:
+        """The memories of a scope that have a key, wherever in the hive they are, the newest first."""
+        from skep.semantics.conflict_policy import HOLDING
+
+        found = self.find(key=key, scope=scope, status=HOLDING).memories
+        return sorted(found, key=lambda memory: memory.created_at, reverse=True)
+
+    def _rekept(self, held: Sequence[Memory], new: _Draft) -> Promoted:
+        """Revise the memory that has the key of a draft, if the gate lets that in; every copy follows."""
+        self._let_in(new.memory)
+        with self._reaching(*(memory.id for memory in held)) as bank:
+            done = bank.remember(**new.given, on_conflict="ignore")
+        reason = f"says what {done.memory.id}, which has its key, now says"
+        return Promoted(
+            memory=done.memory,
+            action=done.action,
+            redactions=new.item.redactions,
+            decision=Decision(verdict="promoted", reasons=(reason,)),
         )
 
     def _draft(self, fields: Mapping[str, Any], on_conflict: str) -> _Draft:
@@ -254,6 +305,14 @@ class AgentBank:
             memory=memory, conflicts=conflicts, action="confirmed", redactions=redactions, decision=decision
         )
 
+    def _let_in(self, draft: Memory) -> None:
+        """Raise if the gateway would not let in what a memory is to say from now on."""
+        decision = self.hive.gateway.judge(draft, self.hive.conflicts(draft, self.filter(kind=draft.kind)))
+        if decision.verdict != "promoted":
+            raise AccessError(
+                f"this is not let in: {decision.why()}; remember it anew, so that it can be reviewed"
+            )
+
     def _store(self, given: dict[str, Any], decision: Decision) -> tuple[Memory, int]:
         if decision.verdict == "rejected":
             return self._private().remember(**given, on_conflict="ignore").memory, 0
@@ -286,7 +345,7 @@ class AgentBank:
             except InvalidInputError as error:
                 error.args = (f"item {len(drafts)}: {error}",)
                 raise
-        if any(draft.item.on_conflict != "ignore" for draft in drafts):
+        if any(draft.item.on_conflict != "ignore" or draft.memory.key for draft in drafts):
             return [self._remembered(draft) for draft in drafts]
         witnessed: dict[int, Promoted] = {}
         judged: list[tuple[_Draft, Decision]] = []
@@ -365,7 +424,11 @@ class AgentBank:
         )
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
-        """Change fields of a memory; every copy follows."""
+        """Change fields of a memory; every copy follows. What it then says passes the gateway like a new one."""
+        given = {name: changes[name] for name in ("text", "title") if name in changes}
+        if given and not (self.private is not None and _holds(self.private, clean_id(memory_id))):
+            said = body_of(given, self.engine.settings, partial=True)
+            self._let_in(msgspec.structs.replace(self.get(memory_id), agent=self.name, **said))
         with self._reaching(memory_id=memory_id) as bank:
             return bank.revise(memory_id, **changes)
 
@@ -430,7 +493,7 @@ class AgentBank:
         clean_choice("verb", verb, PROPOSABLE)
         memory = self.get(memory_id)
         if self.hive.trust.of(self.name) < self.hive.policy.min_trust:
-            raise NotAllowedError(f"{self.name} is trusted too little to ask for changes of {memory_id}")
+            raise AccessError(f"{self.name} is trusted too little to ask for changes of {memory_id}")
         body = Propose(memory=memory.id, act=verb, given=given, by=self.name)
         with self._reaching(memory.id) as bank:
             return bank.engine.write([plan(body)])[0][0]
@@ -442,7 +505,7 @@ class AgentBank:
             raise NotFoundError(f"there is no proposal {proposal!r}; `hive.review()` lists what waits")
         memory = self.get(str(event.body["memory"]))
         if not self.hive.rights.allows(self.name, str(event.body["act"]), memory.agent):
-            raise NotAllowedError(f"{self.name} may not decide about {memory.id}, which {memory.agent} wrote")
+            raise AccessError(f"{self.name} may not decide about {memory.id}, which {memory.agent} wrote")
         return self.hive.approve(proposal)
 
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
@@ -561,6 +624,20 @@ class AgentBank:
     def filter(self, **conditions: Any) -> Filter:
         """A checked filter from the conditions of `find`."""
         return checked_filter(self.engine.settings, self.engine.now(), **conditions)
+
+    def scopes(self, scope: ScopeLike | None = None, *, include_shared: bool = False) -> dict[Scope, int]:
+        """The scopes there are, and how many current memories are of each; see `Bank.scopes`."""
+        if self.alone:
+            return self.home.bank.scopes(scope, include_shared=include_shared)
+        from collections import Counter
+
+        found: Counter[Scope] = Counter()
+        cursor: str | None = None
+        while True:
+            page = self.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
+            found.update(memory.scope for memory in page)
+            if (cursor := page.cursor) is None:
+                return dict(found)
 
     def history(self, memory_id: str | None = None, **options: Any) -> list[Event]:
         """The events of a memory, wherever it is; without an id, the latest events at home."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from skep.confidence import independent
-from skep.errors import InvalidInputError, NotAllowedError
+from skep.errors import AccessError, InvalidInputError
 from skep.hive.trust import witness
 from skep.model import ANY, Event, Memory
 from skep.replication.signatures import author_of
@@ -97,14 +97,14 @@ class Rights:
         get: Callable[[str], Memory | None],
         event: Callable[[str], Event | None],
     ) -> list[Plan]:
-        """The plans of an agent's write, what it says weighed by the trust in it; or `NotAllowedError`."""
+        """The plans of an agent's write, what it says weighed by the trust in it; or `AccessError`."""
         listed = list(plans)
         lead = next((kind for kind in LEADS if any(kind == other for other, _ in listed)), None)
 
         def one(kind: str, body: dict[str, Any]) -> dict[str, Any]:
             why = self._why_not(kind, body, by, get, event)
             if why is not None:
-                raise NotAllowedError(why)
+                raise AccessError(why)
             return self._weighed(kind, body, by, get) if kind in SAID else body
 
         found: list[Plan] = []
