@@ -45,6 +45,9 @@ CHANGES = frozenset(
 class Engine:
     """The store, the index and the embedder of one bank, and the one way to write to it."""
 
+    guard: Callable[[list[Plan], str], list[Plan]] | None = None
+    """In a hive: refuses what an agent may not do, and weighs what it says by the trust in it."""
+
     def __init__(
         self,
         store: Store,
@@ -106,8 +109,6 @@ class Engine:
         """A view of the past: nothing may be written, nor derived on disk."""
         self.sign: Sign | None = None
         self.author: Callable[[], str | None] | None = None
-        self.guard: Callable[[list[Plan], str], list[Plan]] | None = None
-        """In a hive: refuses what an agent may not do, and weighs what it says by the trust in it."""
         """Gives the name of the one who acts, where several share the bank; it is in every change to a memory."""
         self.embeddings = Embeddings(
             store,
