@@ -1,7 +1,7 @@
 """A bank as Claude's memory tool: the files that the model writes under `/memories` are memories.
 
-A program that calls `client.beta.messages.run_tools` gives it `MemoryTool` or `AsyncMemoryTool`. A file is one memory: its
-path is the key, its content the text, so a file that the model forgot about is still found by `recall`.
+A program that calls `client.beta.messages.run_tools` gives it `MemoryTool` or `AsyncMemoryTool`. A file is one memory:
+its path is the key, its content the text, so a file that the model forgot about is still found by `recall`.
 """
 
 from __future__ import annotations
