@@ -17,7 +17,11 @@ from skep.model import Memory, Scope, ScopeLike
 from skep.validation import clean_scope
 
 try:
-    from agents.memory.session_settings import SessionSettings, resolve_session_limit
+    from agents.memory.session_settings import (
+        SessionSettings,
+        coerce_session_settings,
+        resolve_session_limit,
+    )
 except ImportError as error:
     raise MissingExtraError("BankSession", "openai-agents") from error
 
@@ -54,10 +58,7 @@ class BankSession:
             raise InvalidInputError("leave the session out of the scope; session_id names it", field="scope")
         self.session_id = session_id
         self.bank = bank
-        given = (
-            SessionSettings(**session_settings) if isinstance(session_settings, dict) else session_settings
-        )
-        self.session_settings: SessionSettings | None = given or SessionSettings()
+        self.session_settings: SessionSettings | None = coerce_session_settings(session_settings or {})
         self.scope = Scope(user=whose.user, project=whose.project, session=session_id)
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
