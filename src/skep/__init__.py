@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skep.bank.bank_file import BankStatus
     from skep.bank.memory_bank import MemoryBank
     from skep.bank.read import Page
+    from skep.client.client import AsyncClient, Client
     from skep.config import Settings
     from skep.embedding.embedder import Embedder
     from skep.errors import (
@@ -49,8 +50,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncBank": "bank.async_bank",
+    "AsyncClient": "client.client",
     "Bank": "bank.bank",
     "BankStatus": "bank.bank_file",
+    "Client": "client.client",
     "Conflict": "model",
     "ConflictError": "errors",
     "Embedder": "embedding.embedder",
@@ -79,8 +82,10 @@ _HOMES = {
 
 __all__ = [
     "AsyncBank",
+    "AsyncClient",
     "Bank",
     "BankStatus",
+    "Client",
     "Conflict",
     "ConflictError",
     "Embedder",

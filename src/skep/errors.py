@@ -35,6 +35,8 @@
     ├── JudgeError               the judge answered with something unusable
     ├── LLMError                 a language model gave no answer that can be used
     │   └── BudgetError          the next question does not fit into what may be spent
+    ├── AccessError              the token is missing, or has not the right
+    ├── RemoteError              the server could not be reached, or answered with something unusable
     └── MissingExtraError        an optional dependency is not installed
 
 Every message says what to do next.
@@ -211,6 +213,14 @@ class EmbedderFailedError(EmbedderUnavailableError):
 
 class EmbedderMismatchError(EmbeddingError):
     """Vectors of two different embedders would have met."""
+
+
+class AccessError(SkepError, PermissionError):
+    """There is no token, it is not valid any more, or it has not the right."""
+
+
+class RemoteError(SkepError, ConnectionError):
+    """The server could not be reached, or answered with something unusable."""
 
 
 class SyncError(SkepError):

@@ -38,6 +38,8 @@ RELATIONS: tuple[str, ...] = (
     "entails",
 )
 """The relations the engine knows beside them and a user may link by; any other word will do as well."""
+ANCHORS_GONE = "anchors_gone"
+"""The key of metadata that says in words what of the things that a memory names is gone or changed."""
 ANY = "*"
 """In a scope that is asked for: any value of this part."""
 BELOW = "/*"
@@ -291,7 +293,8 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     signals: dict[str, float] = {}
     ranks: dict[str, int] = {}
     flags: tuple[str, ...] = ()
-    """Among disagreement, conflict, outdated, replaces (a memory it replaced matches), stale, pending, expanded."""
+    """Among disagreement, conflict, outdated, replaces (a memory it replaced matches), stale, gone (what it
+    names is), pending, expanded."""
     level: str = "weak"
     """How likely it answers the question: strong, likely or weak."""
     updated_by: str | None = None
@@ -316,6 +319,8 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
                 line += f"; replaces {self.replaced}"
             elif flag == "outdated" and self.updated_by:
                 line += f"; outdated, updated by {self.updated_by}"
+            elif flag == "gone":
+                line += "; " + "; ".join(self.memory.metadata.get(ANCHORS_GONE) or ("what it names is gone",))
             elif flag == "disagreement":
                 line += "; words and meaning disagree about it"
             elif flag != "conflict":

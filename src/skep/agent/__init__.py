@@ -10,14 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from skep.agent.agent import Agent
+    from skep.agent.answers import Answered, answer
     from skep.agent.learn_content import learn_from_content
+    from skep.agent.loop import Decision, Run, Tool
 
 
 _HOMES = {
+    "Agent": "agent",
+    "Answered": "answers",
+    "Decision": "loop",
+    "Run": "loop",
+    "Tool": "loop",
+    "answer": "answers",
     "learn_from_content": "learn_content",
 }
 
-__all__ = ["learn_from_content"]
+__all__ = ["Agent", "Answered", "Decision", "Run", "Tool", "answer", "learn_from_content"]
 
 
 def __getattr__(name: str) -> Any:

@@ -250,10 +250,18 @@ def _once(
 ) -> None:
     with progress_bar("maintaining", percent=True) as progress:
         report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
+    from skep.cli.upkeep import project_root
+    from skep.integrations.anchor_check import report as verified
+    from skep.integrations.anchor_check import verify
+
+    root = project_root(bank)
+    checked = None if root is None else verify(bank, root, dry_run=dry_run)
     if as_json:
         print_json(report)
         return
     _show(report)
+    if checked is not None and (checked.findings or checked.back):
+        click.echo(verified(checked))
 
 
 def _show(report: MaintainReport) -> None:

@@ -72,6 +72,7 @@ class Engine:
             store.stale_memories,
             store.changed_memories,
         )
+        self.forgotten = store.forgotten
         self.is_forgotten, self.rows_of, self.few_of_scope = (
             store.is_forgotten,
             store.rows_of,
@@ -86,12 +87,13 @@ class Engine:
         self.setting, self.settings_of = store.setting, store.settings_of
         self.settings_under = store.settings_under
         self.mark, self.set_mark = store.mark, store.set_mark
+        self.note, self.set_note = store.note, store.set_note
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity
         self.next_boundary = store.next_boundary
         self.active_space, self.building_space = store.active_space, store.building_space
         self.waiting = store.vectors.waiting
-        self.apply, self.copy_to_memory = store.apply, store.copy_to_memory
+        self.apply, self.copy_to_memory, self.copy_to = store.apply, store.copy_to_memory, store.copy_to
         self.backup, self.backups, self.drop_backup = store.backup, store.backups, store.drop_backup
         self.alone_with_copies = store.alone_with_copies
         self.leftover, self.truncate_wal = store.leftover, store.truncate_wal

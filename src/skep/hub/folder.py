@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -76,6 +77,7 @@ class FolderHub:
             writer: The name of the file that this machine appends to; by default its host name.
         """
         self._folder = folder
+        self._closed = threading.Event()
         self._log = folder / "log"
         self._own = self._log / f"{re.sub(r'[^A-Za-z0-9-]', '-', writer or socket.gethostname())}.jsonl"
         with self._errors():
@@ -141,9 +143,8 @@ class FolderHub:
         """Look at the folder every tenth of a second."""
         deadline = time.monotonic() + timeout
         while not self._has_more(after):
-            if time.monotonic() + PAUSE > deadline:
+            if self._closed.wait(PAUSE) or time.monotonic() > deadline:
                 return False
-            time.sleep(PAUSE)
         return True
 
     def _has_more(self, after: str) -> bool:
@@ -231,7 +232,8 @@ class FolderHub:
                 self._rewrite(path, instead)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """End what waits; nothing is held open."""
+        self._closed.set()
 
     # Files
 

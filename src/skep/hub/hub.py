@@ -17,7 +17,8 @@ keeps a replica (`skep.hub.replica`) that folds them. One file of this room impl
 6. **A snapshot is whole or absent.** `put_snapshot` replaces the one before it in one step.
 7. **Errors say what to do.** A hub that cannot be reached is a `HubAwayError`, which may be tried again. A wrong
    address, password, schema or bank is a `SyncError`. Nobody waits without end.
-8. **Safe to share.** Several threads and any number of processes may use the same hub at once.
+8. **Safe to share.** Several threads and any number of processes may use the same hub at once. `close` ends a `wait` of
+   another thread within a second.
 
 A hub must not read, change or drop events by what they say, must not need the order of counters, and may lose what it
 acknowledged (a disk, a broker): `held` says what it has, and each replica offers again what is missing.

@@ -12,20 +12,34 @@ libraries of its own.
 from __future__ import annotations
 
 import importlib
-from typing import Literal, cast
+import os
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 import msgspec
 
+from skep.config import BANK_NAME, user_data
 from skep.errors import ConfigError, did_you_mean
-from skep.hub.hub import Hub
+
+if TYPE_CHECKING:
+    from skep.hub.hub import Hub
 
 Mode = Literal["hub", "local"]
 
 HUBS: dict[str, tuple[str, Mode]] = {
     "file": ("folder:FolderHub", "local"),
+    "nats": ("nats:NatsHub", "hub"),
+    "tls": ("nats:NatsHub", "hub"),
+    "postgres": ("postgres:PostgresHub", "hub"),
+    "postgresql": ("postgres:PostgresHub", "hub"),
 }
 """Per scheme the class and the write mode that is usual for it. `git+ssh` and the like are looked up as `git`."""
+
+SECRET = re.compile("pass|secret|token|key|signature|credential", re.IGNORECASE)
+"""Parameters of an address that are never shown."""
 
 
 class HubOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,24 +55,18 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The name of this replica, for people; by default the name of the machine."""
 
 
-def is_url(path: object) -> bool:
-    """True if a bank is meant that lies at a hub.
-
-    >>> is_url("postgresql://db/team"), is_url("notes.skep")
-    (True, False)
-    """
-    return isinstance(path, str) and "://" in path
-
-
 def shown(url: str) -> str:
-    """An address as it may be shown and logged: without password and options.
+    """An address as it may be shown and logged: without password, keys and the options of skep.
 
-    >>> shown("postgresql://ana:secret@db:5432/team?sslmode=require#mode=local")
-    'postgresql://ana@db:5432/team'
+    >>> shown("postgresql://ana:secret@db:5432/team?sslmode=require&password=x#mode=local")
+    'postgresql://ana@db:5432/team?sslmode=require'
     """
     parts = _split(url)
     user, at, host = parts.netloc.rpartition("@")
-    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{at}{host}", parts.path, "", ""))
+    query = "&".join(
+        part for part in parts.query.split("&") if part and not SECRET.search(part.partition("=")[0])
+    )
+    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{at}{host}", parts.path, query, ""))
 
 
 def path_of(url: str) -> str:
@@ -101,6 +109,14 @@ def open_hub(url: str) -> Hub:
     module, _, name = home.partition(":")
     kind = getattr(importlib.import_module(f"skep.hub.{module}"), name)
     return cast("Hub", kind.open(url))
+
+
+def replica_file(url: str, environ: Mapping[str, str]) -> str:
+    """Where this machine keeps its replica of the bank at an address."""
+    place = f"{shown(url)}#{options_of(url).bank}"
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", shown(url)).strip("-")[-60:]
+    mark = blake2b(place.encode(), digest_size=6).hexdigest()
+    return os.path.join(user_data(environ), "replicas", f"{words}-{mark}", BANK_NAME)
 
 
 def _split(url: str) -> SplitResult:

@@ -149,14 +149,14 @@ def _server(name: str, place: Place, command: list[str], *, project: bool) -> li
     if name == "cursor":
         return [_json((cwd if project else home) / ".cursor" / "mcp.json", ("mcpServers", "skep"), plain)]
     if name == "vscode":
-        file = cwd / ".vscode" / "mcp.json" if project else _app_data(place) / "Code" / "User" / "mcp.json"
+        file = cwd / ".vscode" / "mcp.json" if project else app_data(place) / "Code" / "User" / "mcp.json"
         return [_json(file, ("servers", "skep"), {"type": "stdio", **plain})]
     if name == "zed":
         file = (cwd / ".zed" if project else _zed(place)) / "settings.json"
         return [_json(file, ("context_servers", "skep"), {**plain, "env": {}})]
     if name == "windsurf":
         return [_json(home / ".codeium" / "windsurf" / "mcp_config.json", ("mcpServers", "skep"), plain)]
-    file = _app_data(place) / "Claude" / "claude_desktop_config.json"
+    file = app_data(place) / "Claude" / "claude_desktop_config.json"
     return [_json(file, ("mcpServers", "skep"), plain)]
 
 
@@ -254,10 +254,11 @@ def _existing(folder: Path, stem: str) -> Path:
 
 
 def _zed(place: Place) -> Path:
-    return _app_data(place) / "Zed" if place.platform == "win32" else _config(place) / "zed"
+    return app_data(place) / "Zed" if place.platform == "win32" else _config(place) / "zed"
 
 
-def _app_data(place: Place) -> Path:
+def app_data(place: Place) -> Path:
+    """The folder in which programs of this platform keep their settings."""
     if place.platform == "win32":
         return Path(place.environ.get("APPDATA") or place.home / "AppData" / "Roaming")
     if place.platform == "darwin":

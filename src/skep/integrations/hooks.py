@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 import msgspec
 
 from skep.integrations.before_action import MIN_CONFIDENCE
-from skep.model import Memory
+from skep.model import ANCHORS_GONE, Memory
 from skep.runtime import lazy
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def respond(
         user: Whose memories are shown besides those for everybody; `SKEP_USER` if not given.
         project: The same for a project; by default the name of the folder that holds the project.
     """
-    from skep.config import bank_file
+    from skep.config import bank_file, bank_url
 
     payload = msgspec.json.decode(raw or b"{}", type=Payload, strict=False)
     event, folder = payload.hook_event_name, payload.cwd or os.getcwd()
@@ -116,7 +116,13 @@ def respond(
         if payload.transcript_path and not payload.stop_hook_active:
             spawn_capture(client, raw, bank)
         return _silence(client)
-    path = bank_file(bank, environ, folder)
+    url = bank_url(bank, environ)
+    if url is None:
+        path = bank_file(bank, environ, folder)
+    else:  # what this machine has of it: a hook waits for no network
+        from skep.hub.hub_urls import replica_file
+
+        path = replica_file(url, environ)
     if not os.path.isfile(path):  # there is none yet, and a hook makes none
         return _silence(client)
     session = Session(
@@ -419,6 +425,7 @@ def standing(memory: Memory) -> tuple[str, ...]:
         found.append(memory.status)
     if memory.disputes:
         found.append(f"contested {memory.disputes}x")
+    found += map(str, memory.metadata.get(ANCHORS_GONE) or ())
     if memory.stale:
         found.append("stale: check before relying on it")
     return tuple(found)

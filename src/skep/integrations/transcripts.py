@@ -23,11 +23,13 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 
 _MACHINE = re.compile(
     r"(?:<|&lt;)(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|hook_context|environment_context"
-    r"|user_instructions|user_info|additional_data|task-notification)\b[^<>&]*(?:>|&gt;).*?"
+    r"|user_instructions|INSTRUCTIONS|user_info|additional_data|task-notification)\b[^<>&]*(?:>|&gt;).*?"
     r"(?:(?:<|&lt;)/\1\s*(?:>|&gt;)|\Z)",
     re.S,
 )
 """Blocks that a client or skep itself put into a message, as they are or escaped."""
+_QUERY = re.compile(r"</?user_query>")
+"""Cursor's tags around what a user typed."""
 _ROLES: Final = {
     "gemini": "assistant",
     "model": "assistant",
@@ -60,7 +62,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_private(text: str) -> str:
     """Text without what the user marked as private, or what the client put in by itself."""
-    return _MACHINE.sub("", private_parts.without_private(text)).strip()
+    return _QUERY.sub("", _MACHINE.sub("", private_parts.without_private(text))).strip()
 
 
 def read_turns(path: Path, last_answer: str = "") -> list[Turn]:
@@ -70,7 +72,7 @@ def read_turns(path: Path, last_answer: str = "") -> list[Turn]:
         path: The transcript.
         last_answer: What was answered last, if it is known: a client may still be writing it down.
     """
-    return turns_of(messages_of(_entries(path)), last_answer)
+    return turns_of(messages_of(entries_of(path)), last_answer)
 
 
 def turns_of(messages: Iterable[Message], last_answer: str = "") -> list[Turn]:
@@ -143,7 +145,8 @@ def _message(entry: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
     return (role, body) if role in ("user", "assistant") else None
 
 
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
+def entries_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a transcript, as its client wrote them; what cannot be read is passed over."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -170,9 +173,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 def listed(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The entries of a session that is one JSON document (Gemini, Continue)."""
-    folder = whole.get("workspaceDirectory") or whole.get("cwd")
-    if folder:
-        yield {"cwd": folder}
+    yield {name: whole[name] for name in ("sessionId", "workspaceDirectory", "cwd") if name in whole}
     found = cast("list[Any]", whole.get("messages") or whole.get("history") or [])
     yield from (cast("dict[str, Any]", one) for one in found if isinstance(one, dict))
 

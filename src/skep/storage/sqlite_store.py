@@ -312,7 +312,28 @@ class SqliteStore(Reads):
                 "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"mark:{job}", change)
             )
 
+    def note(self, name: str) -> str | None:
+        """What was noted in this file under a name; None if nothing was."""
+        return self.connection.one("SELECT value FROM meta WHERE key = ?", (f"note:{name}",))
+
+    def set_note(self, name: str, text: str) -> None:
+        """Note something in this file; it is never replicated."""
+        with self.connection.transaction():
+            self.connection.execute(
+                "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"note:{name}", text)
+            )
+
     # Whole-file work
+
+    def copy_to(self, target: Path) -> None:
+        """Copy the bank to a file for another machine, without what is this machine's own. Nobody remembers it."""
+        copy_file(self.connection, target)
+        copy = Connection(str(target), busy_seconds=self.settings.busy_seconds)
+        with contextlib.closing(copy), copy.transaction():
+            copy.execute("DELETE FROM backups")
+            copy.execute(
+                "DELETE FROM meta WHERE key LIKE 'note:%' OR key LIKE 'lease:%' OR key LIKE 'mark:%'"
+            )
 
     def backup(self, target: Path, now: float) -> None:
         """Copy the bank while it is in use, and remember where, so that `forget` reaches the copy."""
