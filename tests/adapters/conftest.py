@@ -1,4 +1,4 @@
-"""A bank for the adapters; the tests of a framework that is not installed are left out."""
+"""Banks for the adapters; the tests of a framework that is not installed are skipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ NEEDS = {
     "test_strands_store.py": "strands",
     "test_adk_service.py": "google.adk",
     "test_agent_framework_provider.py": "agent_framework",
-    "test_crewai_backend.py": "crewai",
     "test_llamaindex_block.py": "llama_index.core",
 }
 """The package that the tests of a file need."""
@@ -33,17 +32,26 @@ def there(package: str) -> bool:
         return False
 
 
-collect_ignore = [name for name, package in NEEDS.items() if not there(package)]
-collect_ignore.append("suites")
+collect_ignore = ["suites"]
 
 
-def pytest_report_header() -> list[str]:
-    missing = sorted({package for package in NEEDS.values() if not there(package)})
-    return (
-        [f"adapters not tested, as not installed: {', '.join(missing)} (make test-adapters)"]
-        if missing
-        else []
-    )
+class Absent(pytest.Item):
+    """Stands for the tests of a framework that is not installed."""
+
+    def runtest(self) -> None:
+        pytest.skip(f"{self.name} is not installed; `make test-adapters` runs its tests")
+
+
+class Without(pytest.File):
+    """A file of tests whose framework is not installed."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        yield Absent.from_parent(self, name=NEEDS[self.path.name])
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Without | None:
+    package = NEEDS.get(module_path.name)
+    return None if package is None or there(package) else Without.from_parent(parent, path=module_path)
 
 
 @pytest.fixture
