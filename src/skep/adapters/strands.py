@@ -1,4 +1,4 @@
-"""A bank as a memory store of Strands Agents: searched before each model call, written by the agent or from its messages.
+"""A bank as a memory store of Strands Agents: searched before a model call, written by the agent or from messages.
 
 An `Agent(memory_manager=MemoryManager(stores=[BankStore(bank)]))` calls it.
 """
