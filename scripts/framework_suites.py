@@ -88,7 +88,9 @@ def checkout(suite: Suite, repos: Path) -> Path:
     """A clone of the repository at the commit; one that is there is taken as it is."""
     folder = repos / suite.repository.rsplit("/", 1)[1]
     if not folder.exists():
-        subprocess.run(["git", "clone", "--quiet", "--filter=blob:none", suite.repository, folder], check=True)
+        subprocess.run(
+            ["git", "clone", "--quiet", "--filter=blob:none", suite.repository, folder], check=True
+        )
         subprocess.run(["git", "-C", folder, "checkout", "--quiet", suite.commit], check=True)
     return folder / suite.folder
 
