@@ -3,8 +3,9 @@
     $ make test-adapters
     $ .venv-adapters/bin/python scripts/framework_suites.py --repos FOLDER
 
-Each framework's tests stay in its repository: a clone at the commit below is made in FOLDER unless one is there. A plugin
-of `tests/adapters/suites` puts skep's class in the place of theirs. What is not expected to pass is named, with the reason.
+Each framework's tests stay in its repository: a clone at the commit below is made in FOLDER unless one is there. A
+plugin of `tests/adapters/suites` puts skep's class in the place of theirs. What is not expected to pass is named, with
+the reason.
 """
 
 from __future__ import annotations
