@@ -43,13 +43,13 @@ class Wire(LocalBus):
     def __init__(self) -> None:
         super().__init__("hive", wire=True)
         self.sent: list[Envelope] = []
-        send = self._core.send
+        send = self._board.send
 
         def noted(envelope: Envelope) -> tuple[int, int]:
             self.sent.append(envelope)
             return send(envelope)
 
-        self._core.send = noted  # type: ignore[method-assign]
+        self._board.send = noted  # type: ignore[method-assign]
 
     def told(self) -> list[Event]:
         """Every event that was gossiped."""

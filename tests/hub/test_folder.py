@@ -83,7 +83,7 @@ def test_addresses_say_what_is_wrong_with_them(tmp_path: Path) -> None:
     hub = open_hub(f"file://{tmp_path}/hub#mode=hub&stale=5")
     assert hub.url == f"file://{tmp_path}/hub"
     assert options_of("file:///x#stale=2").mode == "local"
-    assert shown("postgresql://ana:pw@h/db?x=1#stale=2") == "postgresql://ana@h/db"
+    assert shown("postgresql://ana:pw@h/db?x=1#stale=2") == "postgresql://ana@h/db?x=1"
     with pytest.raises(ConfigError, match="did you mean 'file'"):
         open_hub("fil:///x")
     with pytest.raises(ConfigError, match="did you mean 'stale'"):

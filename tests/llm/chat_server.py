@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -126,8 +126,9 @@ class ChatServer:
         to.send_header("content-length", str(len(body)))
         if retry_after is not None:
             to.send_header("retry-after", retry_after)
-        to.end_headers()
-        to.wfile.write(body)
+        with suppress(OSError):  # whoever asked may be gone
+            to.end_headers()
+            to.wfile.write(body)
 
 
 def prompt_of(path: str, body: dict[str, Any]) -> str:

@@ -85,6 +85,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Sharing": {
         "sync": ("bank_file:sync_group", "Exchange events with another replica."),
         "hive": ("hive:group", "Many banks that share."),
+        "agent": ("agent:group", "Agents that learn, answer and work through a queue."),
     },
 }
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+REPAIR_SECONDS = 60.0
+"""Seconds after which a running member looks whether a copy is missing somewhere."""
 TEMPLATE = """\
 # What the hive should look like. `skep hive plan` shows what is missing, `skep hive apply` makes it so.
 name: {name}
@@ -127,6 +131,30 @@ def _show_changes(changes: list[Change], as_json: bool, *, nothing: str) -> None
         click.secho(change.line(), fg=colours[change.action])
     if not changes:
         click.echo(nothing)
+
+
+@group.command()
+@click.option(
+    "--member", "members", multiple=True, help="A member to run here; may be repeated. Default: all."
+)
+@click.option(
+    "--join", is_flag=True, help="Take members that the manifest does not name into a sharded hive."
+)
+@manifest_option
+def serve(members: tuple[str, ...], join: bool, path: str) -> None:
+    """Run members in this process, so that the others reach them over the bus; Ctrl-C ends it."""
+    controller = _controller(path)
+    if controller.manifest.bus == "local":
+        raise click.ClickException(
+            "the manifest says bus: local; name one between processes, as nats://HOST:4222"
+        )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with controller.serve(members, join=join) as hive:
+        click.echo(f"{', '.join(hive.members)} answer for {hive.name}; Ctrl-C ends it")
+        while not stop.wait(REPAIR_SECONDS):
+            hive.repair()
 
 
 @group.command()

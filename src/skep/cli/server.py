@@ -78,12 +78,13 @@ def serve(
 
     with contextlib.ExitStack() as stack:
         if demo:
+            from skep.clock import system_now
+            from skep.embedding.remote import from_environment
             from skep.server.sample_bank import fill
 
             folder = stack.enter_context(TemporaryDirectory())
             places = {"demo": os.path.join(folder, "demo.skep")}
-            with opening(places["demo"]) as bank:
-                fill(bank)
+            fill(places["demo"], system_now(), from_environment(os.environ))
         elif banks:
             places = {name: bank_file(place, {}, ".") for name, place in named_banks(banks).items()}
         else:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -20,12 +20,13 @@ from skep.clock import Now, system_now
 from skep.embedding.embedder import default_embedder
 from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.agent_bank import AgentBank
-from skep.hive.bus.in_process import LocalBus
+from skep.hive.bus.bus_urls import LOCAL, open_bus
+from skep.hive.bus.member_bus import MemberBus
 from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy, Quarantined
 from skep.hive.hive_recall import Asking, HiveRecaller, LocalMember, PastMembers, Scatter
 from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
 from skep.hive.member_calls import Calls, Health, Listed
-from skep.hive.member_set import MemberSet
+from skep.hive.member_set import SEATS, MemberSet
 from skep.hive.members import Member, Subjects
 from skep.hive.messages import PRIVATE
 from skep.hive.placement import Placement, Repaired, Review
@@ -65,7 +66,7 @@ class Hive:
         store: str | Path | None = None,
         policy: HivePolicy | None = None,
         rules: Decides | None = None,
-        bus: Bus | None = None,
+        bus: Bus | str | None = None,
         embedder: Embedder | None = None,
         now: Now = system_now,
         keyring: Keyring | None = None,
@@ -80,7 +81,7 @@ class Hive:
             store: A folder for the banks; in memory without one.
             policy: Thresholds and limits.
             rules: Who is promoted; `PromotionPolicy` unless given.
-            bus: How members talk; within this process unless given.
+            bus: How members talk: within this process unless given, or an address such as `nats://localhost:4222`.
             embedder: What turns text into vectors.
             now: The clock.
             keyring: Whose signatures are checked.
@@ -92,8 +93,8 @@ class Hive:
         self.policy = policy or HivePolicy()
         self.now = now
         self.embedder = embedder or default_embedder()
-        self.bus: Bus = bus or LocalBus(name)
-        self._own_bus = bus is None
+        self.bus: Bus = open_bus(bus or LOCAL, name) if bus is None or isinstance(bus, str) else bus
+        self._own_bus = self.bus is not bus
         self.subjects = Subjects(name)
         self.health = Health()
         self.calls = Calls(
@@ -179,7 +180,7 @@ class Hive:
             view.close()
         for member in self.members.values():
             member.stop()
-        if isinstance(self.bus, LocalBus):
+        if isinstance(self.bus, MemberBus):
             self.bus.settle(wait=1.0)
         if self._own_bus:
             self.bus.close()
@@ -230,10 +231,22 @@ class Hive:
         layout = self._sharded()
         if agent in layout.members:
             raise InvalidInputError(f"there is already an agent {agent!r}; every agent needs its own name")
-        self.members.layout = layout.replaced([*layout.members, agent])
-        self.members.open(agent)
-        self.repair()
+        self.members.seat(agent, present=True)
+        self.arrive(self.members.open(agent))
         return self.agent(agent)
+
+    def arrive(self, member: Member) -> None:
+        """Have a member of this process counted everywhere, and take over its part of the memories."""
+        self._seated(member, "joins")
+        self.repair()
+
+    def _seated(self, member: Member, step: Literal["joins", "leaves"]) -> None:
+        """Tell every member who joins or leaves, and keep it for those that are away."""
+        key = f"{SEATS}{member.name}"
+        if member.bank.setting(key) != step:
+            self.placement.changed_at(member, lambda bank: bank.set_setting(key, step))
+        if self.members.elsewhere():
+            self.members.tell(member, step)
 
     def leave(self, agent: str) -> None:
         """Take an agent out of a sharded hive; the others take over what it kept."""
@@ -241,7 +254,8 @@ class Hive:
         gone = self.members[known(agent, layout.members)]
         if len(layout.members) == 1:
             raise InvalidInputError(f"{agent} is the last member; close the hive instead")
-        self.members.layout = layout.replaced(member for member in layout.members if member != agent)
+        self._seated(gone, "leaves")
+        self.members.seat(agent, present=False)
         self.placement.retire(gone)
         self.placement.repair(among=(*self.layout.members, agent))  # what only it has goes to its new owners
         view = self._views.pop(agent, None)

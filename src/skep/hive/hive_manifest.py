@@ -15,13 +15,13 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 
 from skep.errors import ConfigError, MissingExtraError, NotFoundError, did_you_mean
+from skep.hive.bus.bus_urls import LOCAL, bus_problem
 from skep.hive.gateway import TRUST_MAX, HivePolicy
 
 Topology = Literal["single", "flat", "federated", "sharded"]
 MEMORY = "memory"
 _variable = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _name = re.compile(r"[A-Za-z0-9][\w.-]{0,99}$")
-_bus = re.compile(r"local$|(nats|tls)://\S+$")
 
 
 class OldKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +75,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     topology: Topology = "flat"
     store: str = MEMORY
     """A folder for the banks, or `memory`."""
-    bus: str = "local"
+    bus: str = LOCAL
+    """`local`, or the address of a bus between processes, such as `nats://localhost:4222`."""
     agents: tuple[AgentSpec, ...] = ()
     groups: tuple[GroupSpec, ...] = ()
     gateway: GatewaySpec = GatewaySpec()
@@ -264,10 +265,8 @@ def _check_sense(manifest: Manifest) -> list[Finding]:
     findings: list[Finding] = []
     if not _name.match(manifest.name):
         findings.append(Finding(where="name", problem=f"{manifest.name!r} is not a name", hint=_NAME_HINT))
-    if not _bus.match(manifest.bus):
-        findings.append(Finding(where="bus", problem=f"{manifest.bus!r} is not a bus", hint="write local"))
-    elif manifest.bus != "local":
-        findings.append(Finding(where="bus", problem="network buses are not there yet", hint="write local"))
+    if problem := bus_problem(manifest.bus):
+        findings.append(Finding(where="bus", problem=problem))
     findings += _check_agents(manifest)
     findings += _check_groups(manifest)
     return findings

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from skep.bank.bank import Bank
 from skep.events import UNPLACED, subjects_of
@@ -34,6 +34,8 @@ CACHE_KIB = 65_536
 """Memory that the members of one hive may keep of their files in memory, all together, if they are many."""
 GONE = "actor/"
 """Settings that name the banks of members that left."""
+SEATS = "member/"
+"""Settings that say who joined (`joins`) or left (`leaves`) while the hive was running."""
 PRIVATE_SUFFIX = ".private"
 
 
@@ -132,10 +134,28 @@ class MemberSet(Mapping[str, Member]):
                 self.keyring.vouch(actor, free)
         return Signers(signers, own) if signers or own is not None else None
 
-    def _met(self, member: str, actor: str) -> None:
-        """Note the name under which a member's bank writes, here or elsewhere."""
+    def _met(self, member: str, actor: str, step: str = "here") -> None:
+        """Note the name under which a member's bank writes, here or elsewhere, and whether it joins or leaves."""
         self.homes[actor] = member
+        if step != "here":
+            self.seat(member, present=step == "joins")
         self.layout.joined(member, actor)
+
+    def seat(self, member: str, *, present: bool) -> None:
+        """Count a member in or out; the last one stays."""
+        layout = self.layout
+        names = [name for name in layout.members if name != member]
+        if present:
+            names.append(member)
+        if isinstance(layout, Sharded) and names and set(names) != set(layout.members):
+            self.layout = layout.replaced(names)
+
+    def tell(self, member: Member, step: Literal["here", "joins", "leaves"]) -> None:
+        """Tell members elsewhere that one is here, joins or leaves, and learn the names of their banks."""
+        hello = MemberHello(member=member.name, actor=member.bank.actor, step=step)
+        told = self.calls.ask(hello, MemberHello, wait=self._hello_wait)
+        for name, said in told.answers.items():
+            self._met(name, said.actor)
 
     def _way(self, actor: str, member: str) -> tuple[str, ...]:
         """The way copies usually come from a writer to a member."""
@@ -158,12 +178,11 @@ class MemberSet(Mapping[str, Member]):
             if isinstance(self.layout, Sharded):
                 waiting: list[str] | None = member.bank.setting(f"{UNPLACED}{member.name}")
                 self.layout.unplaced.update(dict.fromkeys(waiting or (), member.name))
+            for key, step in member.bank.settings(SEATS).items():
+                self.seat(key.removeprefix(SEATS), present=step == "joins")
         if self.elsewhere():
             for member in self.values():
-                hello = MemberHello(member=member.name, actor=member.bank.actor)
-                told = self.calls.ask(hello, MemberHello, wait=self._hello_wait)
-                for name, said in told.answers.items():
-                    self._met(name, said.actor)
+                self.tell(member, "here")
 
     def _recall_gone(self, actor: str, gone: dict[str, Any]) -> None:
         """A bank that left: whose it was, and how what it wrote is proved."""

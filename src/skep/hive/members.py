@@ -193,7 +193,7 @@ class Member:
         keyring: Keyring | None = None,
         signers: Signers | None = None,
         way_from: Callable[[str], tuple[str, ...]] | None = None,
-        met: Callable[[str, str], None] | None = None,
+        met: Callable[[str, str, str], None] | None = None,
     ) -> None:
         """Put a member together.
 
@@ -263,7 +263,7 @@ class Member:
                 return self._page(frame)
             case MemberHello():
                 if self._met is not None and frame.member != self.name:
-                    self._met(frame.member, frame.actor)
+                    self._met(frame.member, frame.actor, frame.step)
                 return MemberHello(member=self.name, actor=self.bank.actor)
             case ShardUsed():
                 self.bank.engine.note_uses([i for i in frame.ids if self.has(i)])

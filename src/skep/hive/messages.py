@@ -181,10 +181,11 @@ class ShardPage(msgspec.Struct, frozen=True, tag="SHARD_PAGE", kw_only=True):
 
 
 class MemberHello(msgspec.Struct, frozen=True, tag="MEMBER_HELLO", kw_only=True):
-    """A member has started, and this is the name its bank writes under. Members answer with their own."""
+    """A member is here, joins or leaves, and this is the name its bank writes under. Members answer with their own."""
 
     member: str
     actor: str
+    step: Literal["here", "joins", "leaves"] = "here"
 
 
 class SeenRequest(msgspec.Struct, frozen=True, tag="SEEN_REQUEST", kw_only=True):

@@ -31,10 +31,19 @@ Mode = Literal["hub", "local"]
 
 HUBS: dict[str, tuple[str, Mode]] = {
     "file": ("folder:FolderHub", "local"),
+    "git": ("git_refs:GitRefsHub", "local"),
+    "s3": ("object_store:ObjectHub", "local"),
+    "gs": ("object_store:ObjectHub", "local"),
+    "az": ("object_store:ObjectHub", "local"),
     "nats": ("nats:NatsHub", "hub"),
     "tls": ("nats:NatsHub", "hub"),
+    "postgres": ("postgres:PostgresHub", "hub"),
+    "postgresql": ("postgres:PostgresHub", "hub"),
 }
 """Per scheme the class and the write mode that is usual for it. `git+ssh` and the like are looked up as `git`."""
+
+SECRET = re.compile("pass|secret|token|key|signature|credential", re.IGNORECASE)
+"""Parameters of an address that are never shown."""
 
 
 class HubOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,14 +60,17 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def shown(url: str) -> str:
-    """An address as it may be shown and logged: without password and options.
+    """An address as it may be shown and logged: without password, keys and the options of skep.
 
-    >>> shown("postgresql://ana:secret@db:5432/team?sslmode=require#mode=local")
-    'postgresql://ana@db:5432/team'
+    >>> shown("postgresql://ana:secret@db:5432/team?sslmode=require&password=x#mode=local")
+    'postgresql://ana@db:5432/team?sslmode=require'
     """
     parts = _split(url)
     user, at, host = parts.netloc.rpartition("@")
-    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{at}{host}", parts.path, "", ""))
+    query = "&".join(
+        part for part in parts.query.split("&") if part and not SECRET.search(part.partition("=")[0])
+    )
+    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}{at}{host}", parts.path, query, ""))
 
 
 def path_of(url: str) -> str:

@@ -22,6 +22,8 @@ from skep.hub.hub import AWAY_SECONDS
 from skep.hub.hub_urls import shown
 
 T = TypeVar("T")
+FIRST_SECONDS = 4.0
+"""Seconds for the first connection; later ones are tried for ever."""
 START_ONE = "start a server with `nats-server -js -sd FOLDER`"
 NO_ANSWER = 503
 """The server's word that nobody listens on a subject."""
@@ -105,7 +107,7 @@ class NatsConnection:
                     pending_size=16 * 1024 * 1024,
                     **options,
                 ),
-                self.timeout,
+                min(self.timeout, FIRST_SECONDS),
             )
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await self._give_up(client)

@@ -210,9 +210,14 @@ class LocalReplica:
                     self._change(log=batch.log, sent=Versions())
                 if not batch.events:
                     break
-                total = total.plus(self._take(batch.events))
+                taken = self._take(batch.events)
+                total = total.plus(taken)
                 with self._state:
-                    self._change(position=batch.position, sent=self._note.sent.merged(dots(batch.events)))
+                    self._change(
+                        position=batch.position,
+                        sent=self._note.sent.merged(dots(batch.events)),
+                        keep=bool(taken.events),
+                    )
             self._change(heard_at=self.bank.engine.now(), keep=False)
             if lost:
                 self.look()
@@ -287,8 +292,9 @@ class LocalReplica:
 
     def _take(self, events: Sequence[Event]) -> Transfer:
         """Take events in, and see to it that nothing that was forgotten stays at the hub."""
-        sent = self._note.sent
-        done = take(self.bank, events)
+        sent, here = self._note.sent, seen(self.bank)
+        new = [event for event in events if (event.actor, event.counter) not in here]
+        done = take(self.bank, new) if new else Transfer()
         gone = set(_forgotten_by(events))
         engine = self.bank.engine
         forgotten = set(engine.forgotten())

@@ -351,11 +351,16 @@ def place_of(event_id: str) -> tuple[str, int] | None:
     return (actor, number) if str(number) == counter else None
 
 
+_TAKEN_OUT = {"remember": "text", "revise": "changes", "evidence": "sources"}
+"""Per kind a part that every event of it has, until its memory is forgotten."""
+
+
 def erased_memory(event: Event) -> str | None:
     """The memory whose text was taken out of an event, because it was forgotten; None where nothing was taken out."""
-    if event.kind == "remember" and "text" not in event.body:
-        return event.id
-    return event.body["memory"] if event.kind == "revise" and "changes" not in event.body else None
+    part = _TAKEN_OUT.get(event.kind)
+    if part is None or part in event.body:
+        return None
+    return event.id if event.kind == "remember" else event.body.get("memory")
 
 
 def scrubbed_body(event: Event) -> dict[str, Any]:

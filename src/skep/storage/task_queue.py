@@ -21,12 +21,13 @@ Status = Literal["waiting", "taken", "done", "failed"]
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
     id INTEGER PRIMARY KEY, key TEXT UNIQUE, kind TEXT NOT NULL, body TEXT NOT NULL, trace TEXT NOT NULL,
-    status TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0, not_before REAL NOT NULL DEFAULT 0,
+    status TEXT NOT NULL DEFAULT 'waiting', attempts INTEGER NOT NULL DEFAULT 0,
+    put_off INTEGER NOT NULL DEFAULT 0, not_before REAL NOT NULL DEFAULT 0,
     owner TEXT, until REAL, made REAL NOT NULL, ended REAL, result TEXT, error TEXT
 );
 CREATE INDEX IF NOT EXISTS open_tasks ON tasks (status, id) WHERE status IN ('waiting', 'taken');
 """
-COLUMNS = "id, key, kind, body, trace, status, attempts, made, ended, result, error"
+COLUMNS = "id, key, kind, body, trace, status, attempts, put_off, made, ended, result, error"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     trace: str = ""
     status: Status = "waiting"
     attempts: int = 0
+    put_off: int = 0
+    """How often it was put off because a model or a bank was away."""
     made: float = 0.0
     ended: float | None = None
     result: Any = None
@@ -94,17 +97,35 @@ class TaskQueue:
         return self._held(task, owner, "until = ?", (self._now() + lease,))
 
     def finish(self, task: Task, owner: str, result: Any) -> bool:
-        """The task is done; False if it is somebody else's by now, who will do it again."""
+        """The task is done; False if it is somebody else's by now, who will do it again.
+
+        Its text is dropped: what was learnt stands in the bank, where `forget` reaches it.
+        """
         said = json.dumps(result, ensure_ascii=False)
+        body = json.dumps({key: value for key, value in task.body.items() if key != "text"})
         return self._held(
-            task, owner, "status = 'done', result = ?, error = NULL, ended = ?", (said, self._now())
+            task,
+            owner,
+            "status = 'done', result = ?, body = ?, error = NULL, ended = ?",
+            (said, body, self._now()),
         )
 
-    def put_back(self, task: Task, owner: str, error: str, after: float) -> bool:
-        """The task could not be done now; it waits for so many seconds at least."""
-        wait = self._now() + after
+    def put_back(self, task: Task, owner: str, error: str, after: float, *, counts: bool = True) -> bool:
+        """The task could not be done now; it waits for so many seconds at least.
+
+        Args:
+            task: The task.
+            owner: Who took it.
+            error: Why.
+            after: Seconds.
+            counts: Whether this try counts among its attempts.
+        """
         return self._held(
-            task, owner, "status = 'waiting', owner = NULL, error = ?, not_before = ?", (error, wait)
+            task,
+            owner,
+            "status = 'waiting', owner = NULL, error = ?, not_before = ?, put_off = put_off + ?,"
+            " attempts = attempts - ?",
+            (error, self._now() + after, int(not counts), int(not counts)),
         )
 
     def fail(self, task: Task, owner: str, error: str) -> bool:
@@ -146,22 +167,29 @@ class TaskQueue:
             )
         return self.get(task_id)
 
+    def purge(self, before: float) -> int:
+        """Delete what ended before a moment; how many tasks that were."""
+        with self._connection.transaction():
+            return len(self._connection.rows("DELETE FROM tasks WHERE ended < ? RETURNING id", (before,)))
+
     def counts(self) -> dict[str, int]:
         """The number of tasks of each status."""
         found: dict[str, int] = {"waiting": 0, "taken": 0, "done": 0, "failed": 0}
         found.update(self._connection.rows("SELECT status, count(*) FROM tasks GROUP BY status"))
         return found
 
-    def finished(self, kind: str, field: str, value: str) -> int:
-        """The number of finished tasks of a kind whose body has a value in a field."""
-        return self._connection.one(
-            "SELECT count(*) FROM tasks WHERE kind = ? AND status = 'done' AND json_extract(body, ?) = ?",
-            (kind, f'$."{field}"', value),
+    def of_feed(self, feed: str) -> dict[str, int]:
+        """The number of tasks of each status whose body names a feed."""
+        rows = self._connection.rows(
+            "SELECT status, count(*) FROM tasks WHERE kind = 'learn' AND json_extract(body, '$.feed') = ?"
+            " GROUP BY status",
+            (feed,),
         )
+        return dict(rows)
 
 
 def _task(row: tuple[Any, ...]) -> Task:
-    task_id, key, kind, body, trace, status, attempts, made, ended, result, error = row
+    task_id, key, kind, body, trace, status, attempts, put_off, made, ended, result, error = row
     return Task(
         id=task_id,
         key=key,
@@ -170,6 +198,7 @@ def _task(row: tuple[Any, ...]) -> Task:
         trace=trace,
         status=status,
         attempts=attempts,
+        put_off=put_off,
         made=made,
         ended=ended,
         result=None if result is None else json.loads(result),
