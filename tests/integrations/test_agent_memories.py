@@ -97,13 +97,13 @@ def test_a_langgraph_store(plain_bank: Bank, tmp_path: Path) -> None:
             ("prefs.bo", "p1", json.dumps({"editor": "Zed", "n": 3})),
         ]
         db.executemany(
-            "INSERT INTO store VALUES(?, ?, ?, '2026-05-01 10:00:00', '2026-05-01 10:00:00')", rows
+            "INSERT INTO store VALUES(?, ?, ?, '2024-05-01 10:00:00', '2024-05-01 10:00:00')", rows
         )
     db.close()
     assert taken(plain_bank, path, "langgraph") == ["Ana edits in Helix", "Zed"]
     found = plain_bank.find(scope=("memories", "ana"))[0]
     assert found.metadata == {"value": kind, "key": "m1"}
-    assert found.created.year == 2026
+    assert found.created.year == 2024
 
 
 def test_the_memories_of_a_claude_export(plain_bank: Bank, tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_the_memory_folder_of_claude_code(plain_bank: Bank, tmp_path: Path) -> N
 
 
 def test_an_index_that_stands_alone_is_read(plain_bank: Bank, tmp_path: Path) -> None:
-    path = tmp_path / "MEMORY.md"
-    path.write_text("The build needs make.\n")
-    assert taken(plain_bank, path, "claude-code") == ["The build needs make."]
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "MEMORY.md").write_text("The build needs make.\n")
+    assert taken(plain_bank, tmp_path / "memory", "claude-code") == ["The build needs make."]
 
 
 def test_a_list_of_supermemory(plain_bank: Bank, tmp_path: Path) -> None:
