@@ -7,6 +7,7 @@ const FINAL = ["forget"];
 
 export default async function open(place, { id }) {
   let memory;
+  let erased = false;
   const refresh = async () => place.replaceChildren(...(await whole()));
 
   async function whole() {
@@ -75,6 +76,7 @@ export default async function open(place, { id }) {
       plan.derived.length > 0 && h("p", {}, "Derived from it, and may repeat it: ", plan.derived.map(toMemory)),
       plan.copies.length > 0 && h("p", {}, "Copies that say the same: ", plan.copies.map(toMemory))], { label: "Erase for good", danger: true });
     if (!sure) return;
+    erased = true;
     const receipt = await call("forget", { memory_ids: id });
     place.replaceChildren(h("h1", {}, "Erased"),
       h("div", { class: "card", id: "receipt" }, h("p", {}, `${id} was erased at ${at(Date.now() / 1000)}. Nothing of its text is left here.`), counts(receipt.erased),
@@ -135,5 +137,5 @@ export default async function open(place, { id }) {
   }
 
   await refresh();
-  return { changed: (change) => { if (change.memories.includes(id) && !document.querySelector("dialog, #receipt")) refresh().catch(() => {}); } };
+  return { changed: (change) => { if (change.memories.includes(id) && !erased && !document.querySelector("dialog")) refresh().catch(() => {}); } };
 }
