@@ -27,7 +27,7 @@ from skep.errors import (
     SkepError,
     did_you_mean,
 )
-from skep.model import Event, Memory
+from skep.model import Event, Memory, Recalled
 from skep.server.live_events import Pulse, changes
 from skep.server.mcp.http import (
     EVENT_HEADERS,
@@ -43,7 +43,7 @@ from skep.server.openapi import openapi
 from skep.server.rights import check_answer, check_call, check_whole, sees_event
 from skep.server.served_banks import ServedBanks
 from skep.server.tokens import Token, TokenFile, whole_token
-from skep.server.traffic import GUESSES, RATE, Audit, Counts, RateLimit
+from skep.server.traffic import GUESSES, RATE, Audit, Counts, QuestionCounts, RateLimit
 from skep.server.verb_calls import KEY_LIMIT, REPEATABLE, perform_once
 
 try:
@@ -114,6 +114,7 @@ class Api:
         self.audit = audit
         self.closing = asyncio.Event()
         self.counts = Counts(system_now())
+        self.questions = QuestionCounts()
         self._limit = RateLimit()
         self._version = version
         self._mcp = mcp
@@ -139,6 +140,7 @@ class Api:
             Route("/v1/me", self._gate("me", self._me), methods=["GET"]),
             Route("/v1/banks", self._gate("banks", self._list), methods=["GET"]),
             Route("/v1/denials", self._gate("denials", self._denials), methods=["GET"]),
+            Route(f"{one}/usage", self._gate("usage", self._usage), methods=["GET"]),
             Route(f"{one}/changes", self._gate("changes", self._changes), methods=["GET"]),
             Route(f"{one}/events", self._gate("events", self._read_events), methods=["GET"]),
             Route(f"{one}/events", self._gate("append", self._append_events), methods=["POST"]),
@@ -292,6 +294,8 @@ class Api:
                 headers["idempotency-replayed"] = "true" if again else "false"
             else:
                 answer = getattr(bank, verb.name)(**arguments)
+            if isinstance(answer, Recalled) and token.scope is None:
+                self.questions.note(name, str(given["query"]), answer)
             if isinstance(answer, Memory) and as_of is None:
                 headers["etag"] = f'"{answer.version}"'
             return verb.encode(check_answer(token, answer)), headers
@@ -389,6 +393,12 @@ class Api:
         return StreamingResponse(counted(), media_type=EVENT_TYPE, headers=EVENT_HEADERS)
 
     # About the server
+
+    async def _usage(self, request: Request, token: Token) -> Response:
+        name = request.path_params["bank"]
+        check_whole(token, name, "read")
+        self._pulse(name)  # a name that is none is told of
+        return _json(msgspec.json.encode(self.questions.of(name)))
 
     async def _list(self, _request: Request, token: Token) -> Response:
         return _json(msgspec.json.encode([name for name in self.banks.places if token.opens(name)]))

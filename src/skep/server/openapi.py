@@ -171,6 +171,12 @@ def _others() -> dict[str, Any]:
         "/v1/denials": _get("list_denials", "Calls that were turned away, newest first.", denials),
         "/v1/openapi.json": _get("describe", "This description.", plain),
         "/metrics": _get("metrics", "Counts for Prometheus.", {"text/plain": {"schema": {"type": "string"}}}),
+        f"{one}/usage": _get(
+            "usage",
+            "The recalls since the server started: asked, likely, silent and repeated ones.",
+            plain,
+            (_BANK,),
+        ),
         f"{one}/events": _get(
             "read_events",
             "The log after a position, in the order of arrival, for replicas.",
