@@ -1,6 +1,6 @@
-"""Write what registries and clients take skep in by: dist/server.json, skep.mcpb, a Claude Code plugin, a Gemini extension.
+"""Write what registries and clients take skep in by: server.json, skep.mcpb, a Claude Code plugin, a Gemini extension.
 
-Run it with `make packages`. All of it is made from the package's version and the table of hooks, so it cannot fall behind.
+Run it with `make packages`. All of it is made from the package's version and the table of hooks.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def bundle_files() -> dict[str, str]:
 
 
 def extension_files(name: str) -> dict[str, str]:
-    """The files of a plugin of Claude Code or an extension of Gemini: the server and the hooks, as `skep install` writes."""
+    """The files of a plugin of Claude Code or an extension of Gemini: the server and the hooks."""
     place = Place(home=Path("/home"), cwd=Path("/work"), platform="linux", environ={})
     hooks: dict[str, list[Any]] = {}
     for edit in edits(client(name), place, command=["skep"]):
