@@ -35,7 +35,7 @@
     ├── JudgeError               the judge answered with something unusable
     ├── LLMError                 a language model gave no answer that can be used
     │   └── BudgetError          the next question does not fit into what may be spent
-    ├── AccessError              the token is missing, or has not the right
+    ├── AccessError              the token is missing; or an agent has not the right to change what another wrote
     ├── RemoteError              the server could not be reached, or answered with something unusable
     └── MissingExtraError        an optional dependency is not installed
 
@@ -216,7 +216,7 @@ class EmbedderMismatchError(EmbeddingError):
 
 
 class AccessError(SkepError, PermissionError):
-    """There is no token, it is not valid any more, or it has not the right."""
+    """The right is missing: no token, one that is not valid any more, or what another agent wrote would change."""
 
 
 class RemoteError(SkepError, ConnectionError):

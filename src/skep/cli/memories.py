@@ -13,6 +13,7 @@ import msgspec
 
 from skep.cli.app import (
     JOINED,
+    NOTHING_FOUND,
     SPAN,
     asked_scope,
     common,
@@ -27,7 +28,7 @@ from skep.cli.app import (
 )
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
-from skep.model import KINDS, NOT_READ, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked
+from skep.model import KINDS, NOT_READ, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked, Recalled
 from skep.private_parts import whole_lines, without_private
 from skep.validation import CLEARED
 
@@ -277,27 +278,31 @@ def search(
         found = bank.recall(query, kind=kind or None, explain=explain, **options)
     if as_json:
         print_json(found)
-        return
-    for hit in found.hits:
+    for hit in () if as_json else found.hits:
         mark = click.style(f" ({', '.join(hit.flags)})", fg="yellow") if hit.flags else ""
         click.echo(f"{click.style(f'{hit.score:.3f}', fg='green')}  {memory_line(hit.memory)}{mark}")
         if explain:
             click.echo(click.style(f"       {hit.why()}", dim=True))
-    if explain:
+    if explain and not as_json:
         for stage in found.trace:
             click.echo(click.style(stage_line(stage), dim=True), err=True)
-    if not found.hits or WORDS_ALONE in found.reason or NOT_READ in found.reason:
+    _say_why(found, quiet=as_json)
+
+
+def _say_why(found: Recalled | Ranked, *, quiet: bool) -> None:
+    """Say why there is nothing, or less than there might be; the exit code tells a script that there is nothing."""
+    if not quiet and (not found or WORDS_ALONE in found.reason or NOT_READ in found.reason):
         click.echo(found.reason or "nothing found", err=True)
+    if not found:
+        raise click.exceptions.Exit(NOTHING_FOUND)
 
 
 def _show_order(found: Ranked, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
-        return
-    for memory_id, score in found:
+    for memory_id, score in () if as_json else found:
         click.echo(f"{memory_id}  {score:.3f}")
-    if not found or WORDS_ALONE in found.reason or NOT_READ in found.reason:
-        click.echo(found.reason or "nothing found", err=True)
+    _say_why(found, quiet=as_json)
 
 
 @click.command()
@@ -352,13 +357,13 @@ def list_(
         page = bank.find(text, kind=kind or None, **options)
     if as_json:
         print_json(page)
-        return
-    for memory in page:
+    for memory in () if as_json else page:
         click.echo(memory_line(memory))
-    if page.cursor:
+    if page.cursor and not as_json:
         click.echo(f"more: --cursor {page.cursor}", err=True)
     if not page:
         click.echo("nothing found", err=True)
+        raise click.exceptions.Exit(NOTHING_FOUND)
 
 
 @click.command()

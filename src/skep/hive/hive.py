@@ -29,11 +29,11 @@ from skep.hive.member_calls import Calls, Health, Listed
 from skep.hive.member_set import SEATS, MemberSet
 from skep.hive.members import Member, Subjects
 from skep.hive.messages import PRIVATE
-from skep.hive.placement import Placement, Repaired, Review
+from skep.hive.placement import Admitted, Placement, Repaired, Review
+from skep.hive.rights import Rights
 from skep.hive.shard import Shard
 from skep.hive.trust import Provenance, Trust, provenance
 from skep.model import Conflict, Event, Memory, Ranked
-from skep.replication.exchange import Transfer
 from skep.replication.signatures import Keyring, acting
 from skep.replication.version_vectors import Ranges, Versions
 from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from skep.hive.gateway import Decides
     from skep.hive.gossip import GossipServer, Peer
     from skep.hive.trust import Rollback
+    from skep.lifecycle.maintenance_run import MaintainReport
     from skep.replication.signatures import Signer
     from skep.validation import Time
 
@@ -120,6 +121,7 @@ class Hive:
             keyring=keyring,
             signers=self.signers,
             hello_wait=self.policy.hedge_after,
+            guard=lambda plans, by: self.rights.checked(plans, by, self.get, self.members.event),
         )
         here = layout.members if local is None else tuple(known(name, layout.members) for name in local)
         if not here:
@@ -129,10 +131,11 @@ class Hive:
         self.members.read_back()
         self.placement = Placement(name, self.members, self.policy)
         self.trust = Trust(_Registers(self))
+        self.rights = Rights(self.trust, self.policy)
         self.gateway = Gateway(
             self.policy, rules or PromotionPolicy(self.policy), self.trust, now=now, get=self.get
         )
-        self.reviews = Review(self.placement, self.trust)
+        self.reviews = Review(self)
 
     @property
     def layout(self) -> Layout:
@@ -376,12 +379,10 @@ class Hive:
         path = member.paths.of(memory_id)
         return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
 
-    def confirm(self, memory_id: str, *, by: str) -> Memory | None:
-        """Count a confirmation, if whoever makes it is independent; the memory, or None if it does not
-        count.
-        """
+    def confirm(self, memory_id: str, *, by: str, evidence: Iterable[str] = ()) -> Memory | None:
+        """Count a confirmation, if whoever makes it is independent, and so is the evidence for it; else None."""
         memory = self.get(memory_id)
-        if memory is None or self.trust.independent(memory, by, self.get) is not None:
+        if memory is None or self.trust.independent(memory, by, self.get, evidence) is not None:
             return None
         holder = self.members.holder(memory_id)
         if holder is None:
@@ -396,12 +397,17 @@ class Hive:
         return self.reviews.waiting()
 
     def approve(self, memory_id: str) -> Memory:
-        """Let a quarantined memory into the hive."""
+        """Let a quarantined memory into the hive, or make a change that was proposed (by the id of its event)."""
         return self.reviews.approve(memory_id)
 
     def dismiss(self, memory_id: str, reason: str = "dismissed in review") -> Memory:
-        """Refuse a quarantined memory for good; it stays in history."""
+        """Refuse a quarantined memory or a proposal for good; it stays in history."""
         return self.reviews.dismiss(memory_id, reason)
+
+    def maintain(self, **options: Any) -> dict[str, MaintainReport]:
+        """Keep the bank of every member of this process clean; see `Bank.maintain`."""
+        every = self.members.items()
+        return {n: self.placement.changed_at(m, lambda bank: bank.maintain(**options)) for n, m in every}
 
     def repair(self) -> Repaired:
         """Bring every copy that should exist up to date; what was moved, and who could not be reached."""
@@ -467,12 +473,12 @@ class Hive:
         """Events by ranges of counters, from whichever member has them."""
         return self.placement.events_in(ranges)
 
-    def apply(self, events: Iterable[Event], *, partial: bool = True) -> Transfer:  # noqa: ARG002
-        """Take events of another hive or bank: each member gets what it should keep."""
-        return self.placement.apply_via(events, ("sync",))
+    def apply(self, events: Iterable[Event], *, partial: bool = True) -> Admitted:  # noqa: ARG002
+        """Take events of another hive or bank past the gateway: each member gets what it should keep."""
+        return self.reviews.admit(events, via=("sync",))
 
-    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
-        """Take what others tell, except what was written or derived from agents this hive does not trust."""
+    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Admitted:
+        """Take what others tell past the gateway; see `Review.admit`."""
         return self.reviews.admit(events, via=via)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skep.clock import Now
     from skep.embedding.embedder import Embedder
     from skep.hive.bus.bus import Bus
+    from skep.hive.members import Guard
     from skep.replication.signatures import Signer
 
 
@@ -55,6 +56,7 @@ class MemberSet(Mapping[str, Member]):
         keyring: Keyring | None,
         signers: Mapping[str, Signer],
         hello_wait: float,
+        guard: Guard,
     ) -> None:
         """Begin without members.
 
@@ -69,6 +71,7 @@ class MemberSet(Mapping[str, Member]):
             keyring: Whose signatures are checked.
             signers: Signing keys by agent or member.
             hello_wait: How long members elsewhere are waited for when this process starts.
+            guard: Put before every write of an agent.
         """
         self.layout = layout
         self.calls = calls
@@ -81,7 +84,7 @@ class MemberSet(Mapping[str, Member]):
         self.signers = signers
         self.homes: dict[str, str] = {}
         """The member of every bank that writes or has written in this hive."""
-        self._hello_wait = hello_wait
+        self._hello_wait, self._guard = hello_wait, guard
         self._members: dict[str, Member] = {}
 
     def __getitem__(self, name: str) -> Member:
@@ -111,6 +114,7 @@ class MemberSet(Mapping[str, Member]):
             signers=self._keys_of(name, bank.actor),
             way_from=lambda actor: self._way(actor, name),
             met=self._met,
+            guard=self._guard,
         )
         self._met(name, bank.actor)
         self._members[name] = member
@@ -258,6 +262,11 @@ class MemberSet(Mapping[str, Member]):
             here = [self.registers] if self.registers.has(memory_id) else []
         first = (m for m in here if self.layout.first_for(m.name, memory_id, ()))
         return next(first, here[0] if here else None)
+
+    def event(self, event_id: str) -> Event | None:
+        """An event that a member of this process has."""
+        found = (member.bank.engine.log.get(event_id) for member in self.values())
+        return next(filter(None, found), None)
 
     def holder_of_event(self, event_id: str) -> Member | None:
         """A member of this process that has an event, fetched if it is only elsewhere; None if nobody has it."""
