@@ -161,6 +161,12 @@ def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_r
             return {"new": applied.new, "known": applied.known, "held": len(applied.held)}
     chosen, found = read(path, source)
     items = list(found)  # to the end, before a bank is touched
+    if not items:
+        click.echo(
+            f"{path} was taken for {chosen.title}, and nothing to remember was found in it; if it is something else,"
+            " name it with --from",
+            err=True,
+        )
     with open_bank(bank_path, fills=True) as bank, progress_bar("importing") as progress:
         done = import_items(bank, items, dry_run=dry_run, progress=progress)
     return {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}

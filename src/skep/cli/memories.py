@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Generator
@@ -27,6 +28,7 @@ from skep.cli.app import (
     stage_line,
     when,
 )
+from skep.embedding.remote import KEYS
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
 from skep.model import KINDS, NOT_READ, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked, Recalled
@@ -245,7 +247,9 @@ def metadata_option(command: Any) -> Any:
 @click.option("--expand/--no-expand", default=None, help="Follow links from the hits, or not.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
 @click.option(
-    "--reranker", metavar="FOLDER", help="Let a local cross-encoder (ONNX, extra 'quality') order the best."
+    "--reranker",
+    metavar="FOLDER|NAME",
+    help="Let a cross-encoder order the best: a folder (ONNX, extra 'quality'), cohere:MODEL or voyage:MODEL.",
 )
 @click.option(
     "--ids", "ids_alone", is_flag=True, help="Only id and score of each, one a line; counts no use."
@@ -269,9 +273,7 @@ def search(
     if config is not None:
         options["config"] = _object("--config", config)
     if reranker is not None:
-        from skep.retrieval.rerankers import CrossEncoder
-
-        options["reranker"] = CrossEncoder(reranker)
+        options["reranker"] = _reranker(reranker)
     with open_bank(bank_path, create=False) as bank:
         if ids_alone:
             _show_order(bank.rank(query, kind=kind or None, **options), as_json=as_json)
@@ -296,6 +298,19 @@ def _say_why(found: Recalled | Ranked, *, quiet: bool) -> None:
         click.echo(found.reason or "nothing found", err=True)
     if not found:
         raise click.exceptions.Exit(NOTHING_FOUND)
+
+
+def _reranker(named: str) -> Any:
+    """A service by name, with its key from the environment; or a cross-encoder in a folder."""
+    from skep.retrieval.rerank_services import RERANK_SERVICES, open_reranker
+
+    name = named.partition(":")[0]
+    if name in RERANK_SERVICES and ":" in named:
+        key = next((os.environ[each] for each in KEYS[name] if os.environ.get(each)), None)
+        return open_reranker(named, api_key=key)
+    from skep.retrieval.rerankers import CrossEncoder
+
+    return CrossEncoder(named)
 
 
 def _show_order(found: Ranked, *, as_json: bool) -> None:
