@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from skep.embedding.embedder import Embedder
     from skep.filters import Filter
     from skep.hive.bus.bus import Bus
+    from skep.hive.capabilities import Pass
     from skep.hive.gateway import Decides
     from skep.hive.gossip import GossipServer, Peer
     from skep.hive.trust import Rollback
@@ -77,6 +78,7 @@ class Hive:
         policy: HivePolicy | None = None,
         rules: Decides | None = None,
         bus: Bus | str | None = None,
+        capability: Pass | None = None,
         embedder: Embedder | None = None,
         now: Now = system_now,
         keyring: Keyring | None = None,
@@ -92,6 +94,7 @@ class Hive:
             policy: Thresholds and limits.
             rules: Who is promoted; `PromotionPolicy` unless given.
             bus: How members talk: within this process unless given, or an address such as `nats://localhost:4222`.
+            capability: What this process may do on a bus between processes; every process then needs one.
             embedder: What turns text into vectors.
             now: The clock.
             keyring: Whose signatures are checked.
@@ -103,7 +106,9 @@ class Hive:
         self.policy = policy or HivePolicy()
         self.now = now
         self.embedder = embedder or default_embedder()
-        self.bus: Bus = open_bus(bus or LOCAL, name) if bus is None or isinstance(bus, str) else bus
+        self.bus: Bus = (
+            open_bus(bus or LOCAL, name, capability) if bus is None or isinstance(bus, str) else bus
+        )
         self._own_bus = self.bus is not bus
         self.subjects = Subjects(name)
         self.health = Health()

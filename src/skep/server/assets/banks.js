@@ -1,17 +1,17 @@
 // The banks of this server and their replicas: how many, how far each actor has come, trust, quarantine, denials.
 
 import { call, get, may, state } from "/assets/api.js";
-import { at, empty, h, number, say, size, table, tag, tile } from "/assets/parts.js";
+import { at, empty, h, number, put, say, size, table, tag, tile } from "/assets/parts.js";
 
 export default async function open(place) {
-  place.append(h("h1", {}, "Banks and members"));
-  if (state.me.scope) return void place.append(empty("Not with this token", "Members concern the whole bank, and this token has a scope."));
+  put(place, h("h1", {}, "Banks and members"));
+  if (state.me.scope) return void put(place, empty("Not with this token", "Members concern the whole bank, and this token has a scope."));
   for (const name of state.banks) {
     const [status, trust, hive] = await Promise.all([
       call("status", {}, { bank: name }), call("settings", { prefix: "trust/" }, { bank: name }), call("settings", { prefix: "hive/" }, { bank: name })]);
     const members = Object.entries(status.versions).sort((a, b) => b[1] - a[1]);
     const last = await newest(name);
-    place.append(h("section", {}, h("h2", {}, name),
+    put(place, h("section", {}, h("h2", {}, name),
       h("div", { class: "tiles" }, tile("memories", number(status.memories)), tile("in quarantine", number(status.by_status.quarantined ?? 0)),
         tile("events", number(status.events)), tile("held back", number(status.held)), tile("members", number(members.length)), tile("on disk", size(status.size_bytes + status.index_bytes))),
       h("p", { class: "small quiet" }, `Embedder ${status.embedder}`, status.pending ? ` · ${number(status.pending)} wait for their vector` : "", status.embed_error ? ` · ${status.embed_error}` : ""),
@@ -23,7 +23,7 @@ export default async function open(place) {
   }
   if (may("manage")) {
     const denials = await get("/v1/denials");
-    place.append(h("section", {}, h("h2", {}, "Turned away"), denials.length
+    put(place, h("section", {}, h("h2", {}, "Turned away"), denials.length
       ? table([["when"], ["token"], ["asked"], ["why"]], denials.slice(0, 30).map((one) => [at(one.at), one.token ?? "–", `${one.method} ${one.path}`, one.reason]))
       : h("p", { class: "quiet" }, "No call was turned away.")));
   }

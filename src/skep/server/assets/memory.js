@@ -7,6 +7,7 @@ const FINAL = ["forget"];
 
 export default async function open(place, { id }) {
   let memory;
+  let erased = false;
   const refresh = async () => place.replaceChildren(...(await whole()));
 
   async function whole() {
@@ -75,6 +76,7 @@ export default async function open(place, { id }) {
       plan.derived.length > 0 && h("p", {}, "Derived from it, and may repeat it: ", plan.derived.map(toMemory)),
       plan.copies.length > 0 && h("p", {}, "Copies that say the same: ", plan.copies.map(toMemory))], { label: "Erase for good", danger: true });
     if (!sure) return;
+    erased = true;
     const receipt = await call("forget", { memory_ids: id });
     place.replaceChildren(h("h1", {}, "Erased"),
       h("div", { class: "card", id: "receipt" }, h("p", {}, `${id} was erased at ${at(Date.now() / 1000)}. Nothing of its text is left here.`), counts(receipt.erased),
@@ -114,11 +116,11 @@ export default async function open(place, { id }) {
   /** The memory in the middle, those it is linked to around it. */
   function picture(graph) {
     const others = Object.values(graph.memories).filter((one) => one.id !== id).slice(0, 14);
-    const width = 760, height = 110 + 34 * Math.max(3, others.length), middle = [width / 2, height / 2];
+    const width = 760, height = 90 + 34 * Math.max(2, others.length), middle = [width / 2, height / 2];
     const placed = { [id]: middle };
     others.forEach((one, n) => {
-      const angle = (2 * Math.PI * n) / others.length - Math.PI / 2;
-      placed[one.id] = [middle[0] + Math.cos(angle) * width * 0.28, middle[1] + Math.sin(angle) * (height / 2 - 40)];
+      const angle = (2 * Math.PI * n) / others.length;
+      placed[one.id] = [middle[0] + Math.cos(angle) * width * 0.22, middle[1] + Math.sin(angle) * (height / 2 - 40)];
     });
     const lines = graph.links.filter((link) => placed[link.src] && placed[link.dst]).flatMap((link) => {
       const [[x1, y1], [x2, y2]] = [placed[link.src], placed[link.dst]];
@@ -129,11 +131,11 @@ export default async function open(place, { id }) {
       const held = graph.memories[one] ?? memory;
       const left = x < middle[0] - 1;
       return [svg("circle", { cx: x, cy: y, r: one === id ? 9 : 7, class: one === id ? "me" : GONE.includes(held.status) ? "gone" : "" }),
-        svg("text", { x: x + (one === id ? 0 : left ? -12 : 12), y: y + (one === id ? 26 : 4), "text-anchor": one === id ? "middle" : left ? "end" : "start" }, short(held.text, 36))];
+        svg("text", { x: x + (one === id ? 0 : left ? -12 : 12), y: y + (one === id ? 26 : 4), "text-anchor": one === id ? "middle" : left ? "end" : "start" }, short(held.text, 30))];
     });
     return svg("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `The links of this memory; the list below has the same` }, ...lines, ...nodes);
   }
 
   await refresh();
-  return { changed: (change) => { if (change.memories.includes(id) && !document.querySelector("dialog, #receipt")) refresh().catch(() => {}); } };
+  return { changed: (change) => { if (change.memories.includes(id) && !erased && !document.querySelector("dialog")) refresh().catch(() => {}); } };
 }

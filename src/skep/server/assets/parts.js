@@ -8,8 +8,13 @@ export function h(tag, properties, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
+  put(made, children);
   return made;
+}
+
+/** Append children, at any depth; what is nothing is left out. */
+export function put(place, ...children) {
+  place.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -1,7 +1,7 @@
 // What waits for a person: pairs that rules could not decide, memories in quarantine, conflicts. One key each.
 
 import { call, may, state } from "/assets/api.js";
-import { at, card, empty, h, say, tag, tagsOf } from "/assets/parts.js";
+import { at, card, empty, h, put, say, tag, tagsOf } from "/assets/parts.js";
 
 const DECISIONS = {
   m: ["MERGE", "Same: merge"], s: ["SUPERSEDED", "The newer replaces the older"], c: ["CONTRADICTION", "They contradict"], b: ["KEEP_BOTH", "Keep both"],
@@ -9,10 +9,10 @@ const DECISIONS = {
 
 export default async function open(place) {
   const list = h("div", {});
-  place.append(h("h1", {}, "Review"));
-  if (state.me.scope) return void place.append(empty("Not with this token", "What waits concerns the whole bank, and this token has a scope."));
-  if (!may("review")) place.append(h("p", { class: "quiet" }, "You can look. Deciding takes a person's token: ", h("code", {}, "skep token add NAME --rights read,write,review --person")));
-  place.append(list);
+  put(place, h("h1", {}, "Review"));
+  if (state.me.scope) return void put(place, empty("Not with this token", "What waits concerns the whole bank, and this token has a scope."));
+  if (!may("review")) put(place, h("p", { class: "quiet" }, "You can look. Deciding takes a person's token: ", h("code", {}, "skep token add NAME --rights read,write,review --person")));
+  put(place, list);
   let items = [];
   let chosen = 0;
 

@@ -1,7 +1,7 @@
 // Search with why: the level and the features of each hit, and what gave its place to what.
 
 import { call, state } from "/assets/api.js";
-import { bars, card, empty, h, number, tag } from "/assets/parts.js";
+import { bars, card, empty, h, number, put, tag } from "/assets/parts.js";
 
 const NAMES = {
   semantic: "meaning", words: "words", lexical: "words, beside the best", coverage: "share of the question", title: "title",
@@ -55,7 +55,7 @@ export default async function open(place, { query }) {
 
   field.addEventListener("input", debounced(search));
   for (const one of [all, kind]) one.addEventListener("change", search);
-  place.append(h("h1", { class: "hidden" }, "Search"),
+  put(place, h("h1", { class: "hidden" }, "Search"),
     h("form", { class: "search", role: "search", onsubmit: search }, field,
       h("p", { class: "row small" }, kind, h("label", { for: "replaced" }, all, " also what was replaced"))), found);
   await search();

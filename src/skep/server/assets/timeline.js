@@ -1,14 +1,14 @@
 // What was believed at a time, and what changed it since.
 
 import { call, state } from "/assets/api.js";
-import { at, card, empty, eventTime, eventWords, h, onDay, subjects, tag, textsOf } from "/assets/parts.js";
+import { at, card, empty, eventTime, eventWords, h, onDay, put, subjects, tag, textsOf } from "/assets/parts.js";
 
 const SHOWN = 300;
 
 export default async function open(place, { query }) {
   const events = (await call("history", { limit: SHOWN, ...scoped() })).filter((event) => event.kind !== "use" && event.kind !== "setting");
   const title = h("h1", {}, "Timeline");
-  if (!events.length) return void place.append(title, empty("Nothing has happened yet", "Each change of the bank will stand here, and the bank as it was before it."));
+  if (!events.length) return void put(place, title, empty("Nothing has happened yet", "Each change of the bank will stand here, and the bank as it was before it."));
   const oldest = await call("find", { status: null, limit: 1, until: eventTime(events.at(-1)) + 0.001, ...scoped() });
   const first = Math.min(eventTime(events.at(-1)), ...oldest.memories.map((one) => one.created_at));
   const last = Date.now() / 1000;
@@ -50,7 +50,7 @@ export default async function open(place, { query }) {
   slider.addEventListener("input", () => { when.textContent = at(timeAt(Number(slider.value))); });
   slider.addEventListener("change", show);
   about.addEventListener("change", show);
-  place.append(title,
+  put(place, title,
     h("div", { class: "card" }, h("p", { class: "row" }, h("label", { for: "moment", class: "wide" }, "As it was at ", when), about), slider,
       h("p", { class: "row small quiet" }, h("span", { class: "wide" }, onDay(first)), h("span", {}, "now"))),
     h("div", { class: "two" }, believed, h("section", {}, h("h2", {}, "What changed it"), log)));

@@ -1,7 +1,7 @@
 // What became of the memories: used, never used, helped, misled; outcomes; what was taken out before storing.
 
 import { call, state } from "/assets/api.js";
-import { bars, card, empty, h, number, size, table, tag, tile } from "/assets/parts.js";
+import { bars, card, empty, h, number, put, size, table, tag, tile } from "/assets/parts.js";
 
 export default async function open(place) {
   const scope = state.me.scope ? { scope: state.me.scope } : {};
@@ -10,9 +10,9 @@ export default async function open(place) {
   const used = page.memories.filter((memory) => memory.uses > 0).sort((a, b) => b.uses - a.uses);
   const judged = page.memories.filter((memory) => memory.successes + memory.failures > 0);
   const recalls = used.reduce((sum, memory) => sum + memory.uses, 0);
-  place.append(h("h1", {}, "Usage"));
-  if (!page.memories.length) return void place.append(empty("Nothing to count yet", "Once an agent recalls and reports outcomes, you see here what helped."));
-  place.append(
+  put(place, h("h1", {}, "Usage"));
+  if (!page.memories.length) return void put(place, empty("Nothing to count yet", "Once an agent recalls and reports outcomes, you see here what helped."));
+  put(place, 
     h("div", { class: "tiles" },
       status && tile("memories", number(status.memories)), status && tile("events", number(status.events)), status && tile("on disk", size(status.size_bytes + status.index_bytes)),
       tile("times handed out", number(recalls)), tile("never handed out", number(page.memories.length - used.length)),
@@ -30,5 +30,5 @@ export default async function open(place) {
     effects.length ? table([["memory"], ["effect", "n"], ["from", "n"], ["to", "n"]], effects.map((one) => [h("a", { href: `#/memory/${encodeURIComponent(one.memory)}` }, one.memory), one.effect.toFixed(2), one.low.toFixed(2), one.high.toFixed(2)]))
       : h("p", { class: "quiet" }, "Recalls that leave one hit out at random (withhold) measure what each memory is worth. None did so yet."));
   const redacted = Object.entries(stats.redacted);
-  place.append(measured, redacted.length ? h("section", {}, h("h2", {}, "Taken out before storing"), h("p", {}, redacted.map(([name, count]) => [tag(`${name} ${count}`), " "]))) : "");
+  put(place, measured, redacted.length ? h("section", {}, h("h2", {}, "Taken out before storing"), h("p", {}, redacted.map(([name, count]) => [tag(`${name} ${count}`), " "]))) : "");
 }
