@@ -23,9 +23,7 @@ PROVIDER.add_span_processor(SimpleSpanProcessor(EXPORTER))
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[tuple[str, dict[str, Any]]]]:
     EXPORTER.clear()
-    monkeypatch.setattr(
-        "skep.adapters.telemetry.get_tracer", lambda name: trace.get_tracer(name, tracer_provider=PROVIDER)
-    )
+    monkeypatch.setattr("skep.adapters.telemetry.get_tracer", PROVIDER.get_tracer)
     return lambda: [(span.name, dict(span.attributes or {})) for span in EXPORTER.get_finished_spans()]
 
 

@@ -1,8 +1,8 @@
 """A bank whose calls are spans of OpenTelemetry, by the convention for memories (`gen_ai.memory.*`).
 
-A program wraps its bank once, `bank = traced(Bank.open(...))`, and gives it to whoever works with it. What was asked and
-what is stored is in no span unless `content=True` says so. Spans go where the program's own set-up of OpenTelemetry sends
-them.
+A program wraps its bank once, `bank = traced(Bank.open(...))`, and gives it to whoever works with it. What was asked
+and what is stored is in no span unless `content=True` says so. Spans go where the program's own set-up of
+OpenTelemetry sends them.
 """
 
 from __future__ import annotations
