@@ -232,6 +232,24 @@ def test_no_path_leads_out_of_what_is_served(server: Running, path: str) -> None
         assert status in (404, 405), (path, found)
 
 
+def test_a_bank_that_several_machines_share_is_served_and_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = (tmp_path / "hub").as_uri()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "here"))
+    with Running(tmp_path) as running:
+        running.banks.places["team"] = hub
+        body = {"text": "Shared by two machines"}
+        first = running.ask("POST", "/v1/banks/team/remember", body, idempotency_key="k")[2]
+        again = running.ask("POST", "/v1/banks/team/remember", body, idempotency_key="k")[2]
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "there"))
+    with Bank.open(hub) as elsewhere:
+        found = [memory.id for memory in elsewhere.find()]
+
+    assert found == [first["memory"]["id"]]
+    assert again == first
+
+
 def test_the_description_names_every_verb_and_every_reference_in_it_leads_somewhere(server: Running) -> None:
     described = server.ask("GET", "/v1/openapi.json")[2]
     text = json.dumps(described)

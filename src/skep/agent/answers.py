@@ -191,9 +191,9 @@ def follow_ups(question: str, hits: Sequence[Hit]) -> tuple[str, ...]:
     >>> follow_ups("Where does the manager of Ana live?", [found])
     ('Bo Berg live',)
     """
-    terms = set(query_terms(question))
+    asking = set(query_terms(question))  # a word that says nothing by itself is kept where it stands alone
     words = re.findall(r"[^\W\d_]+", question)
-    wanted = {stem: word for word in words for stem in query_terms(word) if stem in terms}
+    wanted = {stem: word for word in words for stem in query_terms(word) if stem in asking}
     held = {term for hit in hits for term in query_terms(hit.memory.text)}
     missing = [word for stem, word in wanted.items() if stem not in held]
     if not missing or not hits:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+REPAIR_SECONDS = 60.0
+"""Seconds after which a running member looks whether a copy is missing somewhere."""
 TEMPLATE = """\
 # What the hive should look like. `skep hive plan` shows what is missing, `skep hive apply` makes it so.
 name: {name}
@@ -127,6 +131,90 @@ def _show_changes(changes: list[Change], as_json: bool, *, nothing: str) -> None
         click.secho(change.line(), fg=colours[change.action])
     if not changes:
         click.echo(nothing)
+
+
+@group.command()
+@click.option(
+    "--member", "members", multiple=True, help="A member to run here; may be repeated. Default: all."
+)
+@click.option(
+    "--join", is_flag=True, help="Take members that the manifest does not name into a sharded hive."
+)
+@manifest_option
+def serve(members: tuple[str, ...], join: bool, path: str) -> None:
+    """Run members in this process, so that the others reach them over the bus; Ctrl-C ends it."""
+    controller = _controller(path)
+    if controller.manifest.bus == "local":
+        raise click.ClickException(
+            "the manifest says bus: local; name one between processes, as nats://HOST:4222"
+        )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    with controller.serve(members, join=join) as hive:
+        click.echo(f"{', '.join(hive.members)} answer for {hive.name}; Ctrl-C ends it")
+        while not stop.wait(REPAIR_SECONDS):
+            hive.repair()
+
+
+@group.command()
+@json_option
+def key(as_json: bool) -> None:
+    """Make a key: a seed to keep secret, and the public key to hand out."""
+    from skep.replication.signatures import Signer
+
+    seed = os.urandom(32)
+    made = {"seed": seed.hex(), "public": Signer(seed).public.hex()}
+    print_json(made) if as_json else click.echo(f"seed    {made['seed']}\npublic  {made['public']}")
+
+
+@group.command()
+@click.argument("actors", nargs=-1, required=True)
+@click.option("--holder", required=True, help="The holder's public key, as `skep hive key` printed it.")
+@click.option(
+    "--allow", "operations", multiple=True, help="recall, answer, write, forget, join; may be repeated."
+)
+@click.option("--spend", type=int, help="Frames that all members together do something about.")
+@click.option("--hours", type=float, default=24.0, show_default=True, help="How long it is good.")
+@click.option("--scope", help="Only memories of this scope, such as user=ana,project=docs.")
+@manifest_option
+@json_option
+def grant(
+    actors: tuple[str, ...],
+    holder: str,
+    operations: tuple[str, ...],
+    spend: int | None,
+    hours: float,
+    scope: str | None,
+    path: str,
+    as_json: bool,
+) -> None:
+    """Sign a token that lets a process speak for ACTORS; the issuer's seed is in SKEP_ISSUER_SEED."""
+    from skep.hive.capabilities import Issuer, read_token
+    from skep.hive.hive_manifest import load_name
+    from skep.validation import clean_scope
+
+    try:
+        seed, public = bytes.fromhex(os.environ.get("SKEP_ISSUER_SEED", "")), bytes.fromhex(holder)
+    except ValueError:
+        raise click.ClickException("SKEP_ISSUER_SEED and --holder are 64 hexadecimal digits each") from None
+    parts = None if scope is None else dict(part.partition("=")[::2] for part in scope.split(","))
+    issuer = Issuer(seed)
+    token = issuer.grant(
+        load_name(path),
+        actors,
+        public,
+        operations=operations or ("recall", "answer", "write"),
+        spend=spend,
+        hours=hours,
+        scope=None if parts is None else clean_scope("scope", parts, 500),
+    )
+    number = read_token(token.encode(), issuer.public).nonce.hex()
+    if as_json:
+        print_json({"token": token, "number": number})
+    else:
+        click.echo(token)
+        click.echo(f"number {number}, to revoke it with", err=True)
 
 
 @group.command()
