@@ -58,6 +58,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "history": ("memories:history", "Show what happened to a memory, or last in the bank."),
         "blame": ("memories:blame", "Show who last set each field of a memory."),
         "undo": ("memories:undo", "Undo one event."),
+        "bisect": ("proof:bisect", "Find the event after which a command goes wrong."),
     },
     "Upkeep": {
         "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
@@ -66,6 +67,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "upkeep:verify",
             "Check that the files, symbols and versions that memories name are there.",
         ),
+        "test": ("proof:run_tests", "Ask questions that must be answered so, or stay silent."),
+        "review": ("proof:review", "Decide on what waits until a person says yes."),
         "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
         "learn": ("maintain:learn", "Record how a task went and what was used."),
         "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
