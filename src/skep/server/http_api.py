@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from skep.client.http_errors import Failure, Told, status_of, told
-from skep.client.verb_table import Verb, verbs
+from skep.client.verb_table import RIGHTS, Verb, verbs
 from skep.clock import system_now
 from skep.errors import (
     AccessError,
@@ -43,7 +43,7 @@ from skep.server.mcp.http import (
 from skep.server.openapi import openapi
 from skep.server.rights import check_answer, check_call, check_whole, sees_event
 from skep.server.served_banks import ServedBanks
-from skep.server.tokens import Token, TokenFile, whole_token
+from skep.server.tokens import Token, TokenFile
 from skep.server.traffic import GUESSES, RATE, Audit, Counts, QuestionCounts, RateLimit
 from skep.server.verb_calls import KEY_LIMIT, REPEATABLE, perform_once
 
@@ -77,6 +77,8 @@ SAFE: Final = {
     "cross-origin-resource-policy": "same-origin",
 }
 KINDS: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+LOCAL_USER: Final = Token(name="local", hash="", rights=tuple(RIGHTS), person=True)
+"""Whoever calls a server that asks for no token."""
 Handler = Callable[[Request, Token], Awaitable[Response]]
 
 
@@ -232,7 +234,7 @@ class Api:
 
     def _token(self, request: Request, given: str) -> Token:
         if self.access.open and not given:
-            return whole_token("", "local")
+            return LOCAL_USER
         scheme, _, secret = given.partition(" ")
         secret = secret.strip()
         if scheme.lower() != "bearer" or not secret:
@@ -384,7 +386,12 @@ class Api:
         if last is None:
             last = await self._in_thread(partial(_last, bank))
         shows = partial(sees_event, token)
-        frames = changes(bank, self._pulse(name), last, shows, self.closing)
+        granted = token is self.access.secret or token.hash == ""
+
+        def ended() -> bool:
+            return self.closing.is_set() or not (granted or self.access.tokens.holds(token))
+
+        frames = changes(bank, self._pulse(name), last, shows, ended)
         self.counts.streams += 1
 
         async def counted() -> AsyncIterator[bytes]:
