@@ -30,6 +30,7 @@
     ├── EmbeddingError
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
+    ├── RerankError              the service behind a reranker failed
     ├── SyncError                replicas could not exchange events
     │   └── HubAwayError         a hub did not answer; what was written here is kept and sent later
     ├── JudgeError               the judge answered with something unusable
@@ -221,6 +222,10 @@ class AccessError(SkepError, PermissionError):
 
 class RemoteError(SkepError, ConnectionError):
     """The server could not be reached, or answered with something unusable."""
+
+
+class RerankError(SkepError):
+    """The service behind a reranker did not answer as it should."""
 
 
 class SyncError(SkepError):

@@ -24,6 +24,7 @@ from skep.filters import Filter, checked_filter
 from skep.hive.gateway import Decision
 from skep.hive.hive_recall import Answer, HiveRecaller
 from skep.hive.hive_statistics import Figures, HiveStatus, Sees
+from skep.hive.member_set import SEATS
 from skep.hive.traces import tracer
 from skep.model import (
     Conflict,
@@ -250,7 +251,8 @@ class AgentBank:
         """Revise the memory that has the key of a draft, if the gate lets that in; every copy follows."""
         self._let_in(new.memory)
         with self._reaching(*(memory.id for memory in held)) as bank:
-            done = bank.remember(**new.given, on_conflict="ignore")
+            said = {name: value for name, value in new.given.items() if name != "agent"}  # its author stays
+            done = bank.remember(**said, on_conflict="ignore")
         reason = f"says what {done.memory.id}, which has its key, now says"
         return Promoted(
             memory=done.memory,
@@ -544,7 +546,7 @@ class AgentBank:
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the hive; the registers of the hive itself are not an agent's to write."""
-        if str(key).startswith(REGISTERS):
+        if str(key).startswith((*REGISTERS, SEATS)):
             raise InvalidInputError(
                 f"{key!r} belongs to the hive; use `hive.trust` or the manifest", field="key"
             )

@@ -19,6 +19,7 @@ from skep.clock import Now, system_now
 from skep.embedding.embedder import Embedder
 from skep.errors import ConfigError, NotFoundError
 from skep.hive.bus.bus_urls import LOCAL
+from skep.hive.capabilities import Pass
 from skep.hive.gateway import HivePolicy, PromotionPolicy
 from skep.hive.hive import Hive
 from skep.hive.hive_manifest import MEMORY, AgentSpec, Manifest
@@ -258,8 +259,18 @@ class Controller:
             keyring=keyring or self._keyring(),
             signers=self._signers(),
             bus=self.manifest.bus,
+            capability=self._capability(),
             local=local,
         )
+
+    def _capability(self) -> Pass | None:
+        """What this process may do on the bus."""
+        spec = self.manifest.capability
+        if spec is None:
+            return None
+        revoked = [bytes.fromhex(one) for one in spec.revoked]
+        issuer, seed = bytes.fromhex(spec.issuer), bytes.fromhex(spec.seed)
+        return Pass(issuer, seed, spec.token, revoked=revoked, now=self._now)
 
     def _signers(self) -> dict[str, Signer]:
         """The signing keys of agents that run here."""

@@ -6,10 +6,13 @@ Each transport is imported when it is asked for: each needs a library of its own
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from skep.errors import ConfigError, did_you_mean
 from skep.hive.bus.bus import Bus
+
+if TYPE_CHECKING:
+    from skep.hive.capabilities import Pass
 
 LOCAL = "local"
 BUSES = {
@@ -29,8 +32,14 @@ def bus_problem(address: str) -> str:
     return f"{address!r} is no bus; write {LOCAL}, or an address such as nats://HOST:4222"
 
 
-def open_bus(address: str, member: str = "") -> Bus:
-    """The bus between processes at an address, such as `nats://localhost:4222`."""
+def open_bus(address: str, member: str = "", capability: Pass | None = None) -> Bus:
+    """The bus at an address, such as `nats://localhost:4222`.
+
+    Args:
+        address: `local`, or a scheme of `BUSES` and what that needs.
+        member: The name to speak as.
+        capability: What this process may do; each process of the hive then needs one.
+    """
     if problem := bus_problem(address):
         raise ConfigError(problem)
     if address == LOCAL:
@@ -39,4 +48,4 @@ def open_bus(address: str, member: str = "") -> Bus:
         return LocalBus(member)
     module, _, name = BUSES[address.partition("://")[0]].partition(":")
     kind = getattr(importlib.import_module(f"skep.hive.bus.{module}"), name)
-    return cast("Bus", kind(address, member))
+    return cast("Bus", kind(address, member, capability=capability))

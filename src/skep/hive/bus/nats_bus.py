@@ -16,6 +16,7 @@ from skep.errors import NotFoundError, OutOfRangeError, SyncError
 from skep.hive.bus.bus import BackPressureError, ConsumerConfig, StreamConfig, matches, safe_part
 from skep.hive.bus.member_bus import MemberBus
 from skep.hive.bus.network import NetworkSwitchboard
+from skep.hive.capabilities import Pass
 from skep.hive.messages import Envelope, decode, encode
 from skep.hub.nats_connection import NatsConnection, StreamError, Told
 
@@ -149,11 +150,11 @@ def _none_left(told: Told) -> bool:
 class NatsSwitchboard(NetworkSwitchboard):
     """A process on a NATS server."""
 
-    def __init__(self, url: str, *, patience: float = 0.02) -> None:
+    def __init__(self, url: str, *, capability: Pass | None = None, patience: float = 0.02) -> None:
         self._nats = NatsConnection(url, name="skep bus")
         self._streams: dict[str, StreamConfig] = {}
         try:
-            super().__init__(NatsPipe(self._nats), patience=patience)
+            super().__init__(NatsPipe(self._nats), capability=capability, patience=patience)
         except BaseException:
             self._nats.close()
             raise
@@ -245,8 +246,10 @@ class NatsSwitchboard(NetworkSwitchboard):
 class NatsBus(MemberBus):
     """A bus through a NATS server. Members of any number of processes are on it."""
 
-    def __init__(self, url: str, member: str = "", *, patience: float = 0.02) -> None:
-        super().__init__(member, NatsSwitchboard(url, patience=patience))
+    def __init__(
+        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
+    ) -> None:
+        super().__init__(member, NatsSwitchboard(url, capability=capability, patience=patience))
 
 
 def _wants(config: StreamConfig, subject: str) -> bool:

@@ -14,6 +14,7 @@ import logging
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,7 +24,8 @@ from skep.clock import system_now
 from skep.errors import SyncError
 from skep.hive.bus.bus import matches
 from skep.hive.bus.member_bus import BusSubscription, Switchboard
-from skep.hive.messages import Envelope, decode, encode
+from skep.hive.capabilities import Pass, RefusedError
+from skep.hive.messages import Envelope, Failed, decode, encode
 
 BEAT = 1.0
 """Seconds between two heartbeats."""
@@ -56,18 +58,6 @@ class Pipe(Protocol):
         ...
 
 
-class Guard(Protocol):
-    """Seals what is sent and opens what comes; see `capabilities`."""
-
-    def seal(self, envelope: Envelope) -> bytes:
-        """The bytes to send."""
-        ...
-
-    def open(self, subject: str, data: bytes) -> Envelope | None:
-        """The message, if its sender may say this; None if not."""
-        ...
-
-
 class Listening(msgspec.Struct, frozen=True, array_like=True):
     """One subscription: its subject, and whose it is."""
 
@@ -84,6 +74,10 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     asks: bool = False
     """True if the others are to answer at once."""
     leaves: bool = False
+    introduction: bytes = b""
+    """Its token, where the hive asks for one."""
+    spent: dict[bytes, int] = msgspec.field(default_factory=dict[bytes, int])
+    """Per token, the frames that it has done something about."""
 
 
 class _Known:
@@ -103,13 +97,16 @@ _DECODER = msgspec.msgpack.Decoder(Presence)
 class NetworkSwitchboard(Switchboard):
     """The subscriptions of this process, and those of others as far as their heartbeats tell."""
 
-    def __init__(self, pipe: Pipe, *, patience: float = 0.02, guard: Guard | None = None) -> None:
+    def __init__(self, pipe: Pipe, *, patience: float = 0.02, capability: Pass | None = None) -> None:
         super().__init__(patience=patience)
         self.pipe = pipe
-        self.guard = guard
+        self.capability = capability
         self.undecoded = 0
-        """Messages that no skep can read, or that their sender may not send."""
+        """Messages that no skep can read."""
+        self.refused: deque[str] = deque(maxlen=100)
+        """The reasons why messages were refused, latest last."""
         self._process = secrets.token_hex(8)
+        self._introduction = b"" if capability is None else capability.introduction(self._process)
         self._since = system_now()
         self._known: dict[str, _Known] = {}
         self._whose: dict[int, str] = {}
@@ -128,9 +125,8 @@ class NetworkSwitchboard(Switchboard):
     def send(self, envelope: Envelope) -> tuple[int, int]:
         """Send; 0, and how many subscriptions it reaches, here and elsewhere."""
         reached = 1 if envelope.subject.startswith("_INBOX.") else self.reach(envelope.subject)
-        self.pipe.publish(
-            envelope.subject, encode(envelope) if self.guard is None else self.guard.seal(envelope)
-        )
+        data = encode(envelope) if self.capability is None else self.capability.seal(envelope)
+        self.pipe.publish(envelope.subject, data)
         return 0, reached
 
     def reach(self, subject: str) -> int:
@@ -180,11 +176,12 @@ class NetworkSwitchboard(Switchboard):
 
     def _heard(self, subject: str, data: bytes, pattern: str = "") -> None:
         try:
-            envelope = decode(data) if self.guard is None else self.guard.open(subject, data)
+            envelope = decode(data) if self.capability is None else self.capability.open(data, pattern)
+        except RefusedError as error:
+            self._refuse(subject, error)
+            return
         except SyncError as error:
             logger.warning("a message on %s cannot be read: %s", subject, error)
-            envelope = None
-        if envelope is None:
             self.undecoded += 1
             return
         inbox = self.inboxes.get(subject)
@@ -193,6 +190,17 @@ class NetworkSwitchboard(Switchboard):
         elif pattern:
             mine = [one for one in self._own() if one.subject == pattern and self._leads(one)]
             self.workers.post([one.mailbox for one in mine], envelope)
+
+    def _refuse(self, subject: str, error: RefusedError) -> None:
+        """Say why a message is not taken: here, and to a sender that is known."""
+        self.refused.append(error.reason)
+        logger.warning("a message on %s is refused: %s", subject, error.reason)
+        asked = error.envelope
+        if asked is None or not asked.reply_to:
+            return
+        for member in {one.member for one in self.wanting(subject)}:
+            failed = Failed(member=member, error=str(error))
+            self.send(Envelope(subject=asked.reply_to, frame=failed, sender=member, trace=asked.trace))
 
     def _leads(self, subscription: BusSubscription) -> bool:
         """True unless an older process serves the same member and is present."""
@@ -216,7 +224,13 @@ class NetworkSwitchboard(Switchboard):
             Listening(one.subject, self._whose[id(one)]) for one in self._own() if id(one) in self._whose
         )
         return Presence(
-            process=self._process, since=self._since, listening=listening, asks=asks, leaves=leaves
+            process=self._process,
+            since=self._since,
+            listening=listening,
+            asks=asks,
+            leaves=leaves,
+            introduction=self._introduction,
+            spent={} if self.capability is None else self.capability.told_spent(),
         )
 
     def _say(self, *, asks: bool = False, leaves: bool = False) -> None:
@@ -232,7 +246,15 @@ class NetworkSwitchboard(Switchboard):
             return
         if presence.leaves:
             self._known.pop(presence.process, None)
+            if self.capability is not None:
+                self.capability.gone(presence.process)
             return
+        if self.capability is not None:
+            try:
+                self.capability.meet(presence.process, presence.introduction, presence.spent)
+            except RefusedError as error:
+                self.refused.append(error.reason)
+                logger.warning("process %s is refused: %s", presence.process, error.reason)
         self._known[presence.process] = _Known(presence, time.monotonic())
         if presence.asks:
             self._say()
