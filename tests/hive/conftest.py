@@ -69,3 +69,8 @@ def banks(clock: Any) -> Iterator[Callable[[], Bank]]:
     yield make
     for bank in made:
         bank.close()
+
+
+def known_ids(bank: Bank) -> set[str]:
+    """The memories that a bank can answer with."""
+    return {memory.id for memory in bank.find(limit=10_000)}

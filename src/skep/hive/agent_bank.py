@@ -24,6 +24,7 @@ from skep.filters import Filter, checked_filter
 from skep.hive.gateway import Decision
 from skep.hive.hive_recall import Answer, HiveRecaller
 from skep.hive.hive_statistics import Figures, HiveStatus, Sees
+from skep.hive.member_set import SEATS
 from skep.hive.traces import tracer
 from skep.model import (
     Conflict,
@@ -544,7 +545,7 @@ class AgentBank:
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the hive; the registers of the hive itself are not an agent's to write."""
-        if str(key).startswith(REGISTERS):
+        if str(key).startswith((*REGISTERS, SEATS)):
             raise InvalidInputError(
                 f"{key!r} belongs to the hive; use `hive.trust` or the manifest", field="key"
             )

@@ -26,14 +26,14 @@ from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy, Quarantined
 from skep.hive.hive_recall import Asking, HiveRecaller, LocalMember, PastMembers, Scatter
 from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
 from skep.hive.member_calls import Calls, Health, Listed
-from skep.hive.member_set import SEATS, MemberSet
+from skep.hive.member_set import AGENTS, SEATS, MemberSet
 from skep.hive.members import Member, Subjects
 from skep.hive.messages import PRIVATE
 from skep.hive.placement import Admitted, Placement, Repaired, Review
 from skep.hive.rights import Rights
 from skep.hive.shard import Shard
 from skep.hive.trust import Provenance, Trust, provenance
-from skep.model import Conflict, Event, Memory, Ranked
+from skep.model import Conflict, Event, Hit, Memory, Ranked
 from skep.replication.signatures import Keyring, acting
 from skep.replication.version_vectors import Ranges, Versions
 from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
@@ -55,6 +55,15 @@ if TYPE_CHECKING:
 
 NEAREST = 5
 """The number of memories of the hive a new one is compared with."""
+
+
+class Expert(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that knows about a question."""
+
+    agent: str
+    score: float
+    """The sum of the scores of its memories that answer it."""
+    memories: tuple[str, ...]
 
 
 class Hive:
@@ -213,6 +222,7 @@ class Hive:
     def agent(self, name: str) -> AgentBank:
         """The bank of an agent."""
         if name not in self._views:
+            self.members.read_agents()
             self._views[name] = AgentBank(self, name)
         return self._views[name]
 
@@ -234,9 +244,19 @@ class Hive:
                 field="agent",
             )
 
-    def join(self, agent: str) -> AgentBank:
-        """Add an agent to a sharded hive; it takes over its part of the memories."""
-        layout = self._sharded()
+    def join(self, agent: str, *, group: str | None = None) -> AgentBank:
+        """Add an agent while the hive runs; in a sharded hive it takes over its part of the memories.
+
+        Args:
+            agent: Its name.
+            group: Where it belongs, in a federated hive.
+        """
+        layout = self.layout
+        if not isinstance(layout, Sharded):
+            layout.admit(agent, group)
+            self._note_agent(agent, {"group": group})
+            self.members.opened_for(layout.home(agent))
+            return self.agent(agent)
         if agent in layout.members:
             raise InvalidInputError(f"there is already an agent {agent!r}; every agent needs its own name")
         self.members.seat(agent, present=True)
@@ -257,8 +277,13 @@ class Hive:
             self.members.tell(member, step)
 
     def leave(self, agent: str) -> None:
-        """Take an agent out of a sharded hive; the others take over what it kept."""
-        layout = self._sharded()
+        """Take an agent out while the hive runs. What it wrote stays; of a sharded hive others take over its part."""
+        layout = self.layout
+        if not isinstance(layout, Sharded):
+            layout.dismiss(agent)
+            self._note_agent(agent, None)
+            self._let_go(agent)
+            return
         gone = self.members[known(agent, layout.members)]
         if len(layout.members) == 1:
             raise InvalidInputError(f"{agent} is the last member; close the hive instead")
@@ -266,17 +291,18 @@ class Hive:
         self.members.seat(agent, present=False)
         self.placement.retire(gone)
         self.placement.repair(among=(*self.layout.members, agent))  # what only it has goes to its new owners
+        self._let_go(agent)
+        self.members.drop(agent)
+
+    def _let_go(self, agent: str) -> None:
         view = self._views.pop(agent, None)
         if view is not None:
             view.close()
-        self.members.drop(agent)
 
-    def _sharded(self) -> Sharded:
-        if not isinstance(self.layout, Sharded):
-            raise InvalidInputError(
-                f"a {self.layout.kind} hive is changed by its manifest; see `skep hive apply`"
-            )
-        return self.layout
+    def _note_agent(self, agent: str, seat: dict[str, Any] | None) -> None:
+        """Keep who joined and left in the hive's registers, for the next start and for other processes."""
+        before: dict[str, Any] = self.members.registers.bank.setting(AGENTS) or {}
+        self.trust.registers.set_setting(AGENTS, {**before, agent: seat})
 
     # Asking
 
@@ -336,6 +362,25 @@ class Hive:
         if not isinstance(self.layout, Federated):
             raise InvalidInputError(f"a {self.layout.kind} hive has no groups", field="group")
         return self.layout.within(group)
+
+    def route(self, question: str, *, limit: int = 5, depth: int = 30, **options: Any) -> list[Expert]:
+        """Who knows about something: agents, the one whose memories answer best first.
+
+        Args:
+            question: What to know.
+            limit: The number of agents.
+            depth: The number of memories that are looked at.
+            options: Those of `recall`.
+        """
+        found: dict[str, list[Hit]] = {}
+        for hit in self.recall(question, limit=depth, **options):
+            if self.trust.of(hit.memory.agent) > 0 and hit.memory.agent is not None:
+                found.setdefault(hit.memory.agent, []).append(hit)
+        experts = [
+            Expert(agent=name, score=sum(h.score for h in hits), memories=tuple(h.memory.id for h in hits))
+            for name, hits in found.items()
+        ]
+        return sorted(experts, key=lambda one: (-one.score * self.trust.of(one.agent), one.agent))[:limit]
 
     def get(self, memory_id: str) -> Memory | None:
         """A memory by id, from whoever has it; None if nobody does."""

@@ -35,6 +35,8 @@ CACHE_KIB = 65_536
 """Memory that the members of one hive may keep of their files in memory, all together, if they are many."""
 GONE = "actor/"
 """Settings that name the banks of members that left."""
+AGENTS = "hive/joined"
+"""The register of agents that joined a hive (with their group) or left it (None) while it was running."""
 SEATS = "member/"
 """Settings that say who joined (`joins`) or left (`leaves`) while the hive was running."""
 PRIVATE_SUFFIX = ".private"
@@ -171,6 +173,26 @@ class MemberSet(Mapping[str, Member]):
         member = self._members.pop(name)
         member.stop()
         member.bank.close()
+
+    def opened_for(self, name: str) -> None:
+        """The agents of a member have changed: bind their keys anew."""
+        if name in self:
+            signers = self._keys_of(name, self[name].bank.actor)
+            self[name].bank.engine.sign = None if signers is None else signers.sign  # type: ignore[assignment]
+
+    def read_agents(self) -> None:
+        """Count in and out the agents that joined or left a hive whose agents share banks."""
+        seats: dict[str, dict[str, Any] | None] = self.registers.bank.setting(AGENTS) or {}
+        layout = self.layout
+        if isinstance(layout, Sharded):
+            return
+        here = {agent for member in layout.members for agent in layout.agents_of(member)}
+        for agent, seat in seats.items():
+            if seat is None and agent in here:
+                layout.dismiss(agent)
+            elif seat is not None and agent not in here:
+                layout.admit(agent, seat.get("group"))
+                self.opened_for(layout.home(agent))
 
     def read_back(self) -> None:
         """Read back what earlier runs left: members that are gone, and what their owners had not got yet."""

@@ -7,7 +7,7 @@ envelope carries who sent it, where to answer, the trace it belongs to and the h
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -349,7 +349,8 @@ class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=Tru
     hive: str
     seen: Versions | None = None
     bloom: bytes | None = None
-    current: Versions | None = None
+    current: bytes | None = None
+    """What a recall could return, as int64 hashes of the contents: one for memories that say the same."""
 
 
 class GossipEvents(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
@@ -445,6 +446,13 @@ class QueryResponse(msgspec.Struct, frozen=True, tag="QUERY_RESPONSE", kw_only=T
     completeness: float = 1.0
 
 
+class Told(msgspec.Struct, frozen=True, tag="TOLD", kw_only=True):
+    """An event of a type of one's own; skep carries it and does nothing else with it."""
+
+    name: str
+    data: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
 class Failed(msgspec.Struct, frozen=True, tag="FAILED", kw_only=True):
     """The answer of a handler that could not answer."""
 
@@ -492,6 +500,7 @@ Frame = (
     | FeedComplete
     | Query
     | QueryResponse
+    | Told
     | Failed
 )
 

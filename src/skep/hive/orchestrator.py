@@ -7,10 +7,10 @@ which can be subclassed or replaced.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -37,6 +37,7 @@ from skep.hive.messages import (
     Query,
     QueryResponse,
     Slice,
+    Told,
 )
 from skep.hive.traces import tracer
 from skep.replication.signatures import is_register
@@ -95,6 +96,7 @@ class Orchestrator:
         """Agents heard of, and what they were last doing."""
         self.learnt = 0
         self._expected: int | None = None
+        self._handlers: dict[str, Callable[[Mapping[str, Any], str], None]] = {}
         self._gossip = Gossip(
             {hive.name: hive, **self.peers},
             policy=hive.policy,
@@ -143,6 +145,14 @@ class Orchestrator:
 
     # Events
 
+    def tell(self, name: str, /, **data: Any) -> None:
+        """Publish an event of a type of one's own, for every agent of every hive on the bus."""
+        self.hive.bus.publish(self.hive.subjects.events, Told(name=name, data=data), path=(self.hive.name,))
+
+    def on(self, name: str, handler: Callable[[Mapping[str, Any], str], None]) -> None:
+        """Have events of a type of one's own handled as they are drained: called with the data and who sent it."""
+        self._handlers[name] = handler
+
     def drain_events(self, limit: int = 100) -> Drained:
         """Process what has been said since the last time; each event is acknowledged once it is dealt with."""
         effects: dict[str, int] = {}
@@ -174,6 +184,12 @@ class Orchestrator:
                 return Processed(effect="ignored", reason="it began here")
             told = self._promoted if isinstance(frame, FactPromoted) else self._changed
             return told(frame, envelope.path or (envelope.sender or "sync",))  # type: ignore[arg-type]
+        if isinstance(frame, Told):
+            handler = self._handlers.get(frame.name)
+            if handler is None:
+                return Processed(effect="ignored", reason=f"nobody handles {frame.name!r}")
+            handler(frame.data, next(iter(envelope.path), envelope.sender))
+            return Processed(effect="applied")
         mine = envelope.subject in (self.feed, f"{self.hive.subjects.root}.feed.all")
         fed = envelope.subject.startswith(f"{self.hive.subjects.root}.feed.")
         if not mine and (
@@ -194,7 +210,7 @@ class Orchestrator:
         if first is None:
             return Processed(effect="refused", reason="the event that made it is missing")
         evidence: Any = first.body.get("evidence")
-        about = {frame.memory, *(map(str, evidence) if isinstance(evidence, list) else ())}
+        about = {frame.memory, *(map(str, cast("list[Any]", evidence)) if isinstance(evidence, list) else ())}
         return self._admitted([e for e in frame.events if about.issuperset(subjects_of(e))], path)
 
     def _changed(self, frame: FactRetracted | FactsChanged, path: tuple[str, ...]) -> Processed:

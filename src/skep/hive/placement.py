@@ -22,6 +22,7 @@ from skep.hive.gateway import Quarantined
 from skep.hive.hive_sources import GONE
 from skep.hive.layouts import Sharded
 from skep.hive.member_calls import Listed, of_members
+from skep.hive.member_set import SEATS
 from skep.hive.members import Member
 from skep.hive.messages import (
     ExpiredAnswer,
@@ -378,7 +379,8 @@ class Placement:
 
     def _foreign(self, event: Event) -> bool:
         """True if an event writes the registers of another hive; it counts as seen and is not taken."""
-        if not is_register(event) or event.actor in self.members.homes:
+        seats = event.kind == "setting" and str(event.body.get("key", "")).startswith(SEATS)
+        if not (is_register(event) or seats) or event.actor in self.members.homes:
             return False
         self.foreign = self.foreign.with_dot(event.actor, event.counter)
         return True
