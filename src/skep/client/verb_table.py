@@ -22,7 +22,6 @@ from skep.lifecycle.maintain import MaintainConfig
 from skep.lifecycle.maintenance_run import MaintainReport
 from skep.model import (
     KINDS,
-    STATUSES,
     Conflict,
     Event,
     Graph,
@@ -111,7 +110,6 @@ LIMITS: Final[tuple[tuple[dict[str, Any], str], ...]] = (
     ({"exclusiveMinimum": 0, "maximum": 1}, "strength"),
     ({"minimum": -1, "maximum": 1}, "polarity"),
     ({"enum": list(KINDS)}, "kind"),
-    ({"enum": list(STATUSES)}, "status"),
     ({"enum": list(PRESETS)}, "preset"),
 )
 """What the description says beyond the type, by the name of an argument; the bank checks it, with words of its own."""
