@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 MEMORY = ":memory:"
+BUNDLE = ".skep-bundle"
 _LAST_RESORT = (
     "put the newest copy in its place with `skep backup --restore COPY`; without one, `skep export --salvage FILE`"
     " saves what can be read, to be imported into a new bank, or sync a new bank with a replica"
@@ -55,6 +56,7 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     else:
         target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
     there = target.exists()
+    before = find_bank(None, os.environ, Path.cwd())
     with Bank.open(target, create=not there, opener=opener()) as bank:
         if project and asked is None and not (target.parent / ".gitignore").exists():
             (target.parent / ".gitignore").write_text("*\n")
@@ -63,14 +65,54 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
         print_json({"path": str(target), "created": not there, "actor": actor})
     else:
         click.echo(f"{'found' if there else 'created'} {target}")
+        if not there and asked is None:
+            offer_to_move(before, target)
+
+
+def offer_to_move(old: Path, new: Path) -> None:
+    """Say that another bank was used here until now, and take its memories over if a person says so."""
+    if not old.is_file() or old == new:
+        return
+    with Bank.open(old, create=False, read_only=True, opener=opener()) as bank:
+        count = bank.status().memories
+    if not count:
+        return
+    words = f"skep --bank {new} import {old}"
+    told = f"until now {old} was used here; its {count:,} memories stay there"
+    if not sys.stdin.isatty():
+        click.echo(f"{told}. `{words}` copies them into this one", err=True)
+    elif click.confirm(f"{told}. Copy them into this one? (later: {words})", err=True):
+        from skep.integrations.importers.registry import import_items, read
+
+        items = list(read(old)[1])
+        with open_bank(str(new)) as bank, progress_bar("importing") as progress:
+            done = import_items(bank, items, progress=progress)
+        click.echo(f"new {done.new}, known {done.known}, links {done.links}")
 
 
 @click.command()
-@click.argument("path", type=click.Path(dir_okay=False))
+@click.argument("path", type=click.Path())
 @click.option("--salvage", is_flag=True, help="Of a damaged bank: write what can be read.")
+@click.option("--markdown", is_flag=True, help="PATH is a folder: a note per memory, to be read and edited.")
 @common
-def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> None:
-    """Write everything to PATH as JSON lines, links and history included; - is standard output."""
+def export(path: str, salvage: bool, markdown: bool, bank_path: str | None, as_json: bool) -> None:
+    """Write everything to PATH as JSON lines, links and history included; - is standard output.
+
+    A PATH that ends in .skep-bundle becomes a bundle that other programs can read: a zip with manifest, checksums and
+    tombstones. With --markdown, PATH becomes a folder for Obsidian; `skep import PATH` reads edits back.
+    """
+    if markdown or path.endswith(BUNDLE):
+        from skep.integrations.open_files import write_bundle, write_view
+
+        with open_bank(bank_path, create=False) as bank:
+            if markdown:
+                report: dict[str, Any] = {"path": path, "notes": write_view(bank, Path(path))}
+            else:
+                report = {"path": path, **write_bundle(bank, Path(path), bank.engine.now())}
+        print_json(report) if as_json else click.echo(
+            ", ".join(f"{key} {value}" for key, value in report.items())
+        )
+        return
     if salvage:
         named = outer_bank() if bank_path is None else bank_path
         count, lost = Bank.salvage(find_bank(named, os.environ, Path.cwd()), path)
@@ -128,16 +170,34 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
 def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_run: bool) -> dict[str, Any]:
     from skep.integrations.importers.chats import is_export
     from skep.integrations.importers.registry import import_items, read
+    from skep.integrations.open_files import import_bundle, is_bundle, is_view, read_view
 
     if source is None and is_export(path):
-        with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+        with open_bank(bank_path, fills=True) as bank, progress_bar("importing") as progress:
             if dry_run:
                 return bank.import_preview(path)
             applied = bank.import_(path, progress=progress)
             return {"new": applied.new, "known": applied.known, "held": len(applied.held)}
+    if source is None and is_view(path):
+        with open_bank(bank_path, create=False) as bank:
+            back = read_view(bank, path, dry_run=dry_run)
+        for name in back.both:
+            click.echo(f"{name}: its memory was changed or is gone, too; left as it is", err=True)
+        return {"new": back.new, "changed": back.changed, "same": back.same, "without a note": back.absent}
+    if source is None and is_bundle(path) and not dry_run:
+        with open_bank(bank_path, fills=True) as bank, progress_bar("importing") as progress:
+            taken = import_bundle(bank, path, progress)
+        if taken is not None:
+            return taken
     chosen, found = read(path, source)
     items = list(found)  # to the end, before a bank is touched
-    with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+    if not items:
+        click.echo(
+            f"{path} was taken for {chosen.title}, and nothing to remember was found in it; if it is something else,"
+            " name it with --from",
+            err=True,
+        )
+    with open_bank(bank_path, fills=True) as bank, progress_bar("importing") as progress:
         done = import_items(bank, items, dry_run=dry_run, progress=progress)
     return {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
 
@@ -153,7 +213,7 @@ def _import_sessions(client: str | None, bank_path: str | None, *, dry_run: bool
         raise NotFoundError(
             "no sessions were found on this machine; `skep import --help` names whose are looked for"
         )
-    with open_bank(bank_path) as bank:
+    with open_bank(bank_path, fills=True) as bank:
         with progress_bar("reading") as progress:
             told = read_sessions(found, redaction.kinds_of(bank.setting(redaction.SETTING)), progress)
         with progress_bar("importing") as progress:
@@ -268,7 +328,7 @@ def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
     OLLAMA_HOST. The exit code is 1 if anything is left; the same command goes on from there, and naming the model that
     the bank has gives up a change to another.
     """
-    options = {"embedder": embedder} if embedder else {}
+    options: dict[str, Any] = {"embedder": embedder} if embedder else {}
     with open_bank(bank_path, create=False, **options) as bank, progress_bar("embedding") as progress:
         if embedder:
             bank.engine.embeddings.keep()
@@ -317,7 +377,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class SyncGroup(click.Group):
     """`skep sync`, whose commands about hubs are imported when they are needed; an address is a command by itself."""
 
-    HUBS = ("URL", "status", "retire")
+    HUBS = ("URL", "status", "retire", "serve")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, those about hubs first."""
@@ -428,7 +488,7 @@ def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool
     """Take in a file of changes; taking it twice changes nothing."""
     from skep.replication.change_files import apply_changes
 
-    with open_bank(bank_path) as bank, progress_bar("apply") as progress:
+    with open_bank(bank_path, fills=True) as bank, progress_bar("apply") as progress:
         taken, lacking = apply_changes(bank, path, keyring=_keyring(keys), progress=progress)
     if as_json:
         print_json({"taken": taken, "they_lack": lacking.count()})
@@ -453,6 +513,8 @@ def with_(other: str, create: bool, keys: tuple[str, ...], bank_path: str | None
         raise BankNotFoundError(
             f"there is no bank at {other}; check the path, or make one there with `skep sync with --create {other}`"
         )
+    if create and not bank_exists(other):
+        Bank.open(other, opener=opener()).close()
     with open_bank(bank_path) as bank, open_bank(other) as peer:
         if bank.file is not None and peer.file is not None and bank.file.resolve() == peer.file.resolve():
             raise InvalidInputError("a bank cannot be synced with itself; name another file", field="other")

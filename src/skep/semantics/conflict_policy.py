@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
+from skep.confidence import independent
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import ConflictError, InvalidInputError
@@ -133,9 +134,7 @@ def _revised(engine: Engine, held: Sequence[Memory], said: Memory, body: Body) -
         name: body.get(name, cleared) for name, cleared in CLEARED.items() if name not in ("scope", "key")
     }
     ends = wanted.pop("ttl")
-    wanted |= {name: body[name] for name in ("text", "agent", "confidence", "importance") if name in body}
-    if wanted["agent"] is None:
-        wanted.pop("agent")
+    wanted |= {name: body[name] for name in ("text", "confidence", "importance") if name in body}
     now = msgspec.json.decode(msgspec.json.encode(kept))
     wanted = msgspec.json.decode(msgspec.json.encode(wanted))
     changes = {name: value for name, value in wanted.items() if value != now[name]}
@@ -205,7 +204,10 @@ def remember_many(
                 _accepted(item.body, _looking(engine, item.body, item.contradiction_fn)())
     done: list[Remembered] = []
     for run in runs:
-        if not _alone(run[0]):
+        if "key" in run[0].body and run[0].on_conflict == "ignore":
+            with gc_paused(), engine.writing():  # one transaction, however many
+                stored = [remember(engine, item.body, on_conflict="ignore") for item in run]
+        elif not _alone(run[0]):
             with gc_paused():
                 stored = _stored_all(engine, run)
         else:
@@ -237,7 +239,10 @@ def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
     run: list[Item] = []
     for item in items:
         alone = _alone(item)
-        if run and (alone or (len(run) >= bulk and not refusing)):
+        keyed = "key" in item.body
+        if run and (
+            alone or keyed != ("key" in run[0].body) or (len(run) >= bulk and (keyed or not refusing))
+        ):
             yield run
             run = []
         if alone:
@@ -250,7 +255,7 @@ def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
 
 def _alone(item: Item) -> bool:
     """True if a memory is written on its own."""
-    return item.on_conflict in ("warn", "supersede") or "key" in item.body
+    return item.on_conflict in ("warn", "supersede") or ("key" in item.body and item.on_conflict != "ignore")
 
 
 def _stored_all(engine: Engine, items: Sequence[Item]) -> list[Remembered]:
@@ -380,7 +385,8 @@ def _confirming(engine: Engine, kept: Memory, memory: Memory, body: Body) -> lis
     """The events by which a repeated statement confirms the stored one; what only the repeat says is kept."""
     plans: list[Plan] = [("confirm", {"memory": kept.id, "by": body.get("agent") or engine.actor})]
     if memory.evidence:
-        plans.append(("evidence", {"memory": kept.id, "sources": list(memory.evidence)}))
+        counts = independent(memory.evidence, (kept.id, *kept.evidence), engine.get)
+        plans.append(("evidence", {"memory": kept.id, "sources": list(memory.evidence), "counts": counts}))
     sources = list(kept.metadata.get("sources", ()))
     if memory.source not in (None, kept.source, *sources):
         memory = msgspec.structs.replace(
