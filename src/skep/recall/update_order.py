@@ -49,7 +49,7 @@ question that only the older one holds. The days between them have no say: a ban
 ALIKE, VERDICTS = 0.6, 24
 """Calibrated cosine from which two texts get a verdict, and how many pairs at most do."""
 PLAIN = 3.0
-"""The log odds from which an update is so plain that a name which only the older memory holds does not keep it first."""
+"""The log odds of an update so plain that a name which only the older memory holds does not keep it first."""
 COPY = 2.0
 """The log odds of a copy; below those from which a memory is flagged."""
 TIE = 0.5
