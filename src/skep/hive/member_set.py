@@ -146,6 +146,8 @@ class MemberSet(Mapping[str, Member]):
         if step != "here":
             self.seat(member, present=step == "joins")
         self.layout.joined(member, actor)
+        for known in self.values():
+            known.shard.reassign()
 
     def seat(self, member: str, *, present: bool) -> None:
         """Count a member in or out; the last one stays."""
