@@ -10,7 +10,7 @@ SUITE := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Tests expect the compiled core; where it could not be built, they are told to do without.
 CORE = $(if $(wildcard src/skep/_core*),,SKEP_NATIVE=0)
 
-.PHONY: help demo test test-full test-numpy test-core test-adapters simulate check format walk bench bench-full bench-quality docs core wheel clean
+.PHONY: help demo test test-full test-numpy test-core test-adapters simulate check format walk bench bench-full bench-quality docs core wheel packages clean
 
 help:  ## What can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,9 @@ core: | $(VENV)/pyvenv.cfg  ## Build the compiled core in place; only what has c
 
 wheel: $(READY)  ## dist/: an sdist, and a wheel built from it that holds the core.
 	scripts/build_wheel.sh $(BIN)/python
+
+packages: $(INSTALLED)  ## dist/: server.json, skep.mcpb, a Claude Code plugin, a Gemini extension.
+	@$(BIN)/python scripts/build_packages.py
 
 clean:
 	rm -rf $(VENV) build dist src/skep/_core* src/*.egg-info .pytest_cache .ruff_cache .hypothesis

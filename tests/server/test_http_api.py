@@ -220,6 +220,17 @@ def test_health_needs_no_token_and_metrics_count_what_was_asked(server: Running)
     assert 'skep_memories{bank="team"}' in text
 
 
+def test_questions_are_counted_by_what_they_found(tmp_path: Path) -> None:
+    with Running(tmp_path) as running:
+        running.verb("remember", text="The staging database runs PostgreSQL 16")
+        running.verb("recall", query="which PostgreSQL does the staging database run?")
+        running.verb("recall", query="Which PostgreSQL does the staging database run?")
+        running.verb("recall", query="zebras", kind="episode")
+        counted = running.ask("GET", "/v1/banks/team/usage")[2]
+
+    assert counted == {"asked": 3, "likely": 2, "silent": 1, "repeated": 1}
+
+
 @pytest.mark.parametrize(
     "path",
     ["/../../etc/passwd", "/assets/../http_api.py", "/assets/%2e%2e/http_api.py", "/assets/..%2fhttp_api.py",

@@ -135,6 +135,22 @@ def test_a_memory_is_changed_undone_taken_back_and_restored(
     assert server.verb("get", memory_id=made)[1]["status"] == "active"
 
 
+def test_the_lineage_of_a_memory_leads_from_the_first_to_the_last(
+    visit: Callable[..., Any], server: Running
+) -> None:
+    old = server.verb("find", text="PostgreSQL", status="superseded")[1]["memories"][0]["id"]
+    newest = server.verb("remember", text="Staging runs PostgreSQL 17 since today", on_conflict="ignore")[1][
+        "memory"
+    ]["id"]
+    middle = server.verb("find", text="upgraded PostgreSQL")[1]["memories"][0]["id"]
+    server.verb("supersede", old=middle, new=newest)
+    page = visit(f"memory/{old}")
+    page.locator("#lineage").wait_for()
+    told = page.locator("#lineage").inner_text()
+
+    assert told.index("PostgreSQL 14") < told.index("PostgreSQL 16") < told.index("PostgreSQL 17")
+
+
 def test_a_memory_is_erased_and_the_receipt_says_what_went(
     visit: Callable[..., Any], server: Running
 ) -> None:

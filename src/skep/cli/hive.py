@@ -400,3 +400,75 @@ def repair(path: str, as_json: bool) -> None:
         click.echo(f"not reached: {', '.join(done.missing)}; repair again when they are back")
     for event, fault in list(done.refused.items())[:5]:
         click.echo(f"  refused {event}: {fault}")
+
+
+@group.command("eval")
+@click.argument("turns", type=click.Path())
+@click.argument("questions", type=click.Path())
+@click.option(
+    "--agents", "counts", multiple=True, type=click.IntRange(1, 1000), help="How many; may be repeated."
+)
+@click.option(
+    "--topology",
+    "topologies",
+    multiple=True,
+    type=click.Choice(["single", "flat", "federated", "sharded"]),
+    help="The layout; may be repeated; default: all.",
+)
+@click.option(
+    "--learn", "learns", is_flag=True, help="Learn the facts of each turn instead of keeping it as it is."
+)
+@click.option(
+    "--llm", "llm_spec", envvar="SKEP_LLM", help="The language model that words answers; none: quotes."
+)
+@click.option("--llm-url", help="Another address that speaks the same dialect.")
+@click.option("--llm-price", type=float, default=0.0, help="The price of a million tokens.")
+@click.option("--max-tokens", type=int, default=1_000_000, show_default=True, help="Spend at most this many.")
+@json_option
+def evaluate(
+    turns: str,
+    questions: str,
+    counts: tuple[int, ...],
+    topologies: tuple[str, ...],
+    learns: bool,
+    llm_spec: str | None,
+    llm_url: str | None,
+    llm_price: float,
+    max_tokens: int,
+    as_json: bool,
+) -> None:
+    """Feed TURNS to agents in every layout, ask them QUESTIONS, and grade the answers.
+
+    Both are files of JSON lines (or .gz): turns with a "text", questions with a "text" and the "keywords" that a right
+    answer holds. The score is the share of keywords in the answer, "read" the share in what was read for it.
+    """
+    from skep.agent import evaluation
+
+    told, asked = evaluation.read_turns(Path(turns)), evaluation.read_questions(Path(questions))
+    llm = None
+    if llm_spec is not None:
+        from skep.llm import Budget, open_llm
+
+        budget = Budget(max_tokens=max_tokens)
+        llm = open_llm(llm_spec, base_url=llm_url, price=llm_price, budget=budget, environ=os.environ)
+    plan: list[tuple[Any, int]] = []
+    for topology in topologies or evaluation.TOPOLOGIES:
+        plan += [(topology, 1)] if topology == "single" else [(topology, n) for n in counts or (10,)]
+    grades: list[Any] = []
+    if not as_json:
+        click.echo(evaluation.HEADING)
+    for topology, count in plan:
+        grade = evaluation.evaluate(topology, count, told, asked, llm=llm, learns=learns)
+        grades.append(grade)
+        if not as_json:
+            click.echo(grade.line())
+    if as_json:
+        print_json(grades)
+        return
+    for grade in grades:
+        flat = next((one for one in grades if one.topology == "flat" and one.agents == grade.agents), None)
+        if flat is not None and grade is not flat:
+            difference, margin = evaluation.compared(grade, flat)
+            click.echo(
+                f"{grade.topology} against flat, {grade.agents} agents: {difference:+.1f} ±{margin:.1f}"
+            )

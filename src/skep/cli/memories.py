@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from skep.bank.bank import Bank
 from skep.cli.app import (
     JOINED,
     NOTHING_FOUND,
@@ -454,21 +455,65 @@ def supersede(old: str, new: str, reason: str | None, bank_path: str | None, as_
     print_json(memory) if as_json else click.echo(memory_line(memory))
 
 
+def _about(bank: Bank, subject: str) -> list[str]:
+    """The ids of what is stored about a subject, whatever its status."""
+    anyone = {"user": "*", "project": "*", "session": "*"}
+    conditions: list[dict[str, Any]] = [
+        {"text": subject},
+        {"tags": [subject]},
+        {"scope": {**anyone, "user": subject}},
+        {"scope": {**anyone, "project": subject}},
+    ]
+    found: dict[str, None] = {}
+    for condition in conditions:
+        cursor: str | None = None
+        while True:
+            page = bank.find(**condition, status=None, limit=1000, cursor=cursor)
+            found.update(dict.fromkeys(memory.id for memory in page))
+            cursor = page.cursor
+            if cursor is None:
+                break
+    hits = bank.recall(subject, limit=20, include_superseded=True)
+    return [*found, *(hit.memory.id for hit in hits if hit.level != "weak" and hit.memory.id not in found)]
+
+
 @click.command()
-@click.argument("memory_ids", nargs=-1, required=True)
+@click.argument("memory_ids", nargs=-1)
+@click.option("--about", metavar="SUBJECT", help="Everything about this: a name, a user, a tag, a subject.")
 @click.option("--dry-run", is_flag=True, help="Say what would be erased, and erase nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 def forget(
-    memory_ids: tuple[str, ...], dry_run: bool, yes: bool, bank_path: str | None, as_json: bool
+    memory_ids: tuple[str, ...],
+    about: str | None,
+    dry_run: bool,
+    yes: bool,
+    bank_path: str | None,
+    as_json: bool,
 ) -> None:
-    """Erase MEMORY_IDS for good, from the file, the index and the backups skep made."""
+    """Erase MEMORY_IDS for good, from the file, the index and the backups skep made.
+
+    With --about: whatever holds all of these words, is for the user or the project or has the tag of that name, and
+    what recall probably means by it; shown first, and asked about unless --yes is given.
+    """
+    if bool(memory_ids) == (about is not None):
+        raise click.UsageError("give ids, or --about SUBJECT")
     with open_bank(bank_path, create=False) as bank:
-        if not (dry_run or yes or as_json) and sys.stdin.isatty():
-            for memory_id in memory_ids:
+        ids = memory_ids if about is None else tuple(_about(bank, about))
+        asks = not (dry_run or yes) and sys.stdin.isatty() and not as_json
+        if about is not None and not (asks or dry_run or yes):
+            raise click.UsageError(
+                "--about finds by words; look at what it finds with --dry-run, then give --yes"
+            )
+        if asks or about is not None:
+            for memory_id in ids:
                 click.echo(memory_line(bank.get(memory_id)), err=True)
+        if not ids:
+            click.echo(f"nothing is stored about {about!r}", err=True)
+            raise click.exceptions.Exit(NOTHING_FOUND)
+        if asks:
             click.confirm("Erase for good? Nothing brings it back.", abort=True, err=True)
-        receipt = bank.forget(memory_ids, dry_run=dry_run)
+        receipt = bank.forget(ids, dry_run=dry_run)
     if as_json:
         print_json(receipt)
         return

@@ -6,14 +6,16 @@ import { at, empty, h, number, put, say, size, table, tag, tile } from "/assets/
 export default async function open(place) {
   put(place, h("h1", {}, "Banks and members"));
   if (state.me.scope) return void put(place, empty("Not with this token", "Members concern the whole bank, and this token has a scope."));
+  const all = Object.fromEntries(await Promise.all(state.banks.map(async (name) => [name, (await call("versions", {}, { bank: name }))])));
   for (const name of state.banks) {
+    const behind = lag(name, all);
     const [status, trust, hive] = await Promise.all([
       call("status", {}, { bank: name }), call("settings", { prefix: "trust/" }, { bank: name }), call("settings", { prefix: "hive/" }, { bank: name })]);
     const members = Object.entries(status.versions).sort((a, b) => b[1] - a[1]);
     const last = await newest(name);
     put(place, h("section", {}, h("h2", {}, name),
       h("div", { class: "tiles" }, tile("memories", number(status.memories)), tile("in quarantine", number(status.by_status.quarantined ?? 0)),
-        tile("events", number(status.events)), tile("held back", number(status.held)), tile("members", number(members.length)), tile("on disk", size(status.size_bytes + status.index_bytes))),
+        tile("events", number(status.events)), tile("held back", number(status.held)), tile("members", number(members.length)), behind !== null && tile("events behind", number(behind)), tile("on disk", size(status.size_bytes + status.index_bytes))),
       h("p", { class: "small quiet" }, `Embedder ${status.embedder}`, status.pending ? ` · ${number(status.pending)} wait for their vector` : "", status.embed_error ? ` · ${status.embed_error}` : ""),
       members.length ? table([["member"], ["events here", "n"], ["last heard of"], ["trust", "n"]], members.map(([actor, count]) => [
         [h("code", {}, actor), actor === status.actor ? [" ", tag("this server")] : ""].flat(), number(count), last[actor] ? at(last[actor]) : "long ago", trust[`trust/${actor}`]?.toFixed?.(2) ?? "–"]))
@@ -27,6 +29,16 @@ export default async function open(place) {
       ? table([["when"], ["token"], ["asked"], ["why"]], denials.slice(0, 30).map((one) => [at(one.at), one.token ?? "–", `${one.method} ${one.path}`, one.reason]))
       : h("p", { class: "quiet" }, "No call was turned away.")));
   }
+}
+
+/** How many events other banks of this server have that this one lacks; null where none of them is of the same log. */
+function lag(name, all) {
+  const mine = all[name];
+  const kin = Object.entries(all).filter(([other, versions]) => other !== name && Object.keys(versions).some((actor) => actor in mine));
+  if (!kin.length) return null;
+  const newest = {};
+  for (const [, versions] of kin) for (const [actor, count] of Object.entries(versions)) newest[actor] = Math.max(newest[actor] ?? 0, count);
+  return Object.entries(newest).reduce((sum, [actor, count]) => sum + Math.max(0, count - (mine[actor] ?? 0)), 0);
 }
 
 /** When each member last wrote, as far as the newest events tell. */

@@ -1,19 +1,21 @@
 // One memory: what it says, how it came to say it, what it is linked to, what became of it; changes, undo, erasure.
 
 import { call, may, state } from "/assets/api.js";
-import { GONE, ask, at, card, empty, eventId, eventTime, eventWords, h, say, short, svg, tag, tagsOf } from "/assets/parts.js";
+import { GONE, ask, at, card, empty, eventId, eventTime, eventWords, h, onDay, put, say, short, svg, tag, tagsOf } from "/assets/parts.js";
 
 const FINAL = ["forget"];
 
 export default async function open(place, { id }) {
   let memory;
   let erased = false;
-  const refresh = async () => place.replaceChildren(...(await whole()));
+  const refresh = async () => { const made = await whole(); place.replaceChildren(); put(place, made); };
 
   async function whole() {
     memory = await call("get", { memory_id: id });
-    const [events, graph, outcomes] = await Promise.all([
-      call("history", { memory_id: id }), call("neighbors", { memory_id: id, depth: 1 }), call("outcomes", { memory_id: id })]);
+    const [events, graph, outcomes, before, copies] = await Promise.all([
+      call("history", { memory_id: id }), call("neighbors", { memory_id: id, depth: 1 }), call("outcomes", { memory_id: id }),
+      call("neighbors", { memory_id: id, rel: "supersedes", depth: 8 }), call("neighbors", { memory_id: id, rel: "duplicate_of", depth: 8 })]);
+    const line = Object.values({ ...before.memories, ...copies.memories, [id]: memory }).sort((a, b) => a.created_at - b.created_at);
     return [
       h("h1", {}, memory.title || "Memory"),
       h("div", { class: "card" }, h("p", { class: `text${GONE.includes(memory.status) ? " gone" : ""}`, id: "text" }, memory.text), h("div", { class: "tags" }, ...tagsOf(memory))),
@@ -25,9 +27,12 @@ export default async function open(place, { id }) {
         h("section", {}, h("h2", {}, "Where it was used"), outcomes.length
           ? h("ul", {}, outcomes.map((one) => h("li", {}, tag(one.success ? "success" : "failure", one.success ? "good" : "bad"), ` ${short(one.task)} `, h("span", { class: "quiet small" }, at(one.at)))))
           : h("p", { class: "quiet" }, memory.uses ? `Handed out ${memory.uses === 1 ? "once" : `${memory.uses} times`}; no outcome was reported.` : "Not yet. An agent reports with learn what it relied on."))),
-      h("section", {}, h("h2", {}, "Links and lineage"), graph.links.length ? [picture(graph), linkList(graph)] : empty("Linked to nothing", "Links say what a memory refines, is derived from or contradicts.")),
+      line.length > 1 && h("section", {}, h("h2", {}, "Lineage"), h("ol", { class: "days", id: "lineage" }, line.map((one) => h("li", { class: one.id === id ? "" : "other" },
+        h("span", { class: "quiet small" }, onDay(one.created_at), " "), one.id === id ? h("b", {}, one.text) : h("a", { class: GONE.includes(one.status) ? "text gone" : "text", href: `#/memory/${encodeURIComponent(one.id)}` }, one.text),
+        GONE.includes(one.status) && [" ", tag(one.status, "bad")])))),
+      h("section", {}, h("h2", {}, "Links"), graph.links.length ? [picture(graph), linkList(graph)] : empty("Linked to nothing", "Links say what a memory refines, is derived from or contradicts.")),
       h("section", {}, h("h2", {}, "History"), history(events, graph)),
-    ].filter(Boolean);
+    ];
   }
 
   const lineage = (other, graph) => h("a", { href: `#/memory/${encodeURIComponent(other)}` }, graph.memories[other]?.text ?? other);

@@ -1,12 +1,13 @@
 // What became of the memories: used, never used, helped, misled; outcomes; what was taken out before storing.
 
-import { call, state } from "/assets/api.js";
+import { call, get, state } from "/assets/api.js";
 import { bars, card, empty, h, number, put, size, table, tag, tile } from "/assets/parts.js";
 
 export default async function open(place) {
   const scope = state.me.scope ? { scope: state.me.scope } : {};
-  const [status, stats, effects, page] = await Promise.all([
-    state.me.scope ? null : call("status"), call("stats", scope), call("utility", scope), call("find", { limit: 1000, ...scope })]);
+  const [status, stats, effects, page, asked] = await Promise.all([
+    state.me.scope ? null : call("status"), call("stats", scope), call("utility", scope), call("find", { limit: 1000, ...scope }),
+    state.me.scope ? null : get(`/v1/banks/${encodeURIComponent(state.bank)}/usage`)]);
   const used = page.memories.filter((memory) => memory.uses > 0).sort((a, b) => b.uses - a.uses);
   const judged = page.memories.filter((memory) => memory.successes + memory.failures > 0);
   const recalls = used.reduce((sum, memory) => sum + memory.uses, 0);
@@ -17,6 +18,8 @@ export default async function open(place) {
       status && tile("memories", number(status.memories)), status && tile("events", number(status.events)), status && tile("on disk", size(status.size_bytes + status.index_bytes)),
       tile("times handed out", number(recalls)), tile("never handed out", number(page.memories.length - used.length)),
       tile("outcomes", number(stats.outcomes)), stats.success_rate !== null && tile("went well", `${Math.round(stats.success_rate * 100)} %`)),
+    asked && [h("h2", {}, "Questions since the server started"), h("div", { class: "tiles" }, tile("asked", number(asked.asked)), tile("answered with a likely hit", number(asked.likely)),
+      tile("weak hits alone", number(asked.asked - asked.likely - asked.silent)), tile("nothing found", number(asked.silent)), tile("asked before", number(asked.repeated)))],
     page.cursor && h("p", { class: "quiet small" }, "Uses are counted over the newest 1,000 memories."),
     h("h2", {}, "Handed out most"),
     used.length ? h("ul", { class: "list" }, used.slice(0, 8).map((memory) => card(memory))) : empty("No memory was handed out yet", "Every recall counts what it returns; the count is written with the next write."),
