@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
@@ -300,6 +300,17 @@ class Engine:
                     self._use_lock
                 ):  # statistics only: a reader never waits for a writer; counted the next time
                     self._uses.update(counts)
+
+    def keep_readings(self, outputs: Mapping[int, bytes]) -> bool:
+        """Put what the reader said into the bank; False where somebody else writes, or nothing can be written."""
+        if self.read_only or self.frozen:
+            return False
+        try:
+            with self.store.impatient(), self.transaction():
+                self.readings.put(outputs)
+        except (BusyError, DiskFullError):
+            return False
+        return True
 
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""

@@ -28,7 +28,6 @@ from skep.embedding.transformer import (
     one_thread,
     read_tensors,
 )
-from skep.errors import BusyError, DiskFullError
 from skep.filters import Filter
 from skep.model import CURRENT, Scope
 from skep.semantics.find_conflicts import STATED, older_first
@@ -209,15 +208,8 @@ class BankReader:
 
     def store(self) -> None:
         """Put what was read into the bank. Where somebody else writes, it waits for the next time."""
-        engine = self._engine
-        if not self._fresh or engine.read_only or engine.frozen:
-            return
-        fresh, self._fresh = self._fresh, {}
-        try:
-            with engine.store.impatient(), engine.transaction():
-                engine.readings.put(fresh)
-        except (BusyError, DiskFullError):
-            self._fresh = fresh | self._fresh
+        if self._fresh and self._engine.keep_readings(self._fresh):
+            self._fresh = {}
 
     def _pairs_of(self, row: int, memory: Memory) -> list[tuple[str, str]]:
         """The texts of a memory and of its nearest neighbours, as pairs that may be updates by the linear model."""
