@@ -377,7 +377,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class SyncGroup(click.Group):
     """`skep sync`, whose commands about hubs are imported when they are needed; an address is a command by itself."""
 
-    HUBS = ("URL", "status", "retire")
+    HUBS = ("URL", "status", "retire", "serve")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, those about hubs first."""

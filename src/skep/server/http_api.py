@@ -147,6 +147,7 @@ class Api:
             Route(f"{one}/changes", self._gate("changes", self._changes), methods=["GET"]),
             Route(f"{one}/events", self._gate("events", self._events), methods=["GET", "POST"]),
             Route(f"{one}/events/wait", self._gate("wait", self._wait_events), methods=["GET"]),
+            Route(f"{one}/hub/{{call}}", self._gate("hub", self._hub_call), methods=["POST"]),
             Route(f"{one}/{{verb}}", self._gate("verb", self._verb), methods=["POST"]),
             Route("/mcp", self._gate("mcp", self._speak), methods=["GET", "POST", "DELETE"]),
             Route("/mcp/{bank}", self._gate("mcp", self._speak), methods=["GET", "POST", "DELETE"]),
@@ -365,6 +366,24 @@ class Api:
         timeout = _number(request, "timeout", 30, 0, WAIT_LIMIT)
         position = await self._pulse(name).wait(_number(request, "after", 0), timeout)
         return _json(msgspec.json.encode({"position": position}))
+
+    async def _hub_call(self, request: Request, token: Token) -> Response:
+        """A call of a replica on another machine (`https://` addresses), for which this bank is the hub."""
+        from skep.hub.bank_hub import BankHub
+        from skep.hub.hub_calls import READING, WAIT_SECONDS, Answered, answer, read_asked
+
+        name, call = request.path_params["bank"], request.path_params["call"]
+        check_whole(token, name, "read" if call in READING else "manage")
+        asked = read_asked(await _body(request))
+        if call == "wait":  # no thread is kept for one who waits
+            start = await self._in_thread(lambda: BankHub(self.banks.bank(name)).number(asked.after))
+            reached = await self._pulse(name).wait(start, min(asked.timeout, WAIT_SECONDS))
+            return _json(msgspec.json.encode(Answered(more=reached > start)))
+
+        def work() -> bytes:
+            return msgspec.json.encode(answer(BankHub(self.banks.bank(name)), call, asked))
+
+        return _json(await self._in_thread(work, slow=call not in READING))
 
     def _pulse(self, name: str) -> Pulse:
         if name not in self.banks.places:
