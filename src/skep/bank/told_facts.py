@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
+from skep.config import Settings
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.lifecycle.extract_facts import as_statement
 from skep.lifecycle.summarise import summary
@@ -29,6 +30,7 @@ from skep.semantics.evidence import sentences, worth_keeping
 from skep.text.dates import spans
 from skep.text.terms import query_terms
 from skep.text.unanswered_sessions import is_unanswered
+from skep.validation import clean_scope
 
 if TYPE_CHECKING:
     from skep.bank.memory_bank import MemoryBank
@@ -75,7 +77,8 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         >>> Passage(text="a").mark("s") == Passage(text="a").mark("s") != Passage(text="b").mark("s")
         True
         """
-        whose = msgspec.to_builtins(scope) if isinstance(scope, Scope) else dict(scope or {})
+        own = Scope() if scope is None else clean_scope("scope", scope, Settings().label_limit, asked=True)
+        whose: dict[str, str | None] = msgspec.structs.asdict(own)
         named = (f"{key}={whose[key]}" for key in sorted(whose) if whose[key] is not None)
         said = "\x00".join((source, *named, *self.headings, self.text))
         return f"content:{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:16]}"

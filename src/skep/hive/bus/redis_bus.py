@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from skep.errors import HubAwayError, MissingExtraError, SyncError
@@ -32,12 +33,13 @@ class RedisPipe:
 
     def __init__(self, url: str) -> None:
         try:
-            import redis
+            redis: Any = import_module("redis")
+            errors: Any = import_module("redis.exceptions")
         except ImportError as error:
             raise MissingExtraError("a Redis bus", "redis") from error
 
         self._url = shown(url)
-        self._errors: Any = redis.exceptions
+        self._errors: Any = errors
         self._client: Any = redis.Redis.from_url(url, socket_connect_timeout=3, socket_keepalive=True)
         try:
             self._client.ping()
