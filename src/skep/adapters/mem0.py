@@ -33,7 +33,7 @@ class Memory:
     """What `mem0.Memory` does, in a bank.
 
     Args:
-        bank: The bank; without one, the bank of this folder or of `SKEP_BANK` is opened.
+        bank: The bank; without one, that of the user is opened, as by `Bank.open()`.
         facts: Finds the statements in messages, for `add(infer=True)`. Without one, each message of a user is one.
     """
 
