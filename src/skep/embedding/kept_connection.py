@@ -12,6 +12,7 @@ import http.client
 import os
 import threading
 from collections.abc import Mapping
+from email.message import Message
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -28,7 +29,7 @@ class Reply(NamedTuple):
 
     status: int
     reason: str
-    headers: Mapping[str, str]
+    headers: Message
     body: bytes
 
 
