@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import msgspec
 
-from skep.integrations.before_action import MIN_CONFIDENCE
 from skep.model import ANCHORS_GONE, Memory
 from skep.runtime import lazy
 
@@ -34,6 +33,8 @@ ENDING: Final = ("Stop", "SessionEnd", "AfterAgent")
 DAY: Final = 86_400.0
 PUSHED: Final = ("strong", "likely")
 """The levels of hits that speak up unasked."""
+MIN_CONFIDENCE: Final = 0.5
+"""Below this a memory does not speak up by itself; it can still be asked for."""
 LIMIT: Final = 4
 ASKED: Final = 12
 """Hits that are looked through for those that the session may see."""
@@ -232,7 +233,13 @@ def warning(
         return ""
     path, before = shown_before(user_data(environ), session.id) if session.id else ("", set[str]())
     action = action_of(payload.tool_input, failed)
-    found = warning_for(store, action, now, lambda memory: memory.id in before or not session.sees(memory))
+    found = warning_for(
+        store,
+        action,
+        now,
+        lambda memory: memory.id in before or not session.sees(memory),
+        least=MIN_CONFIDENCE,
+    )
     if found is None:
         return ""
     if path:
