@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -46,6 +47,8 @@ PAIRS_EACH = 2
 """Pairs that one run compares per memory on average, the nearest first, so that its cost grows with what is new."""
 FEW_PAIRS = 10_000
 """Pairs that every run compares where there are so many."""
+READ = 1000
+"""Pairs that one run reads at most, if nobody has read them before: some ten seconds of a processor."""
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 MOST_WAITING = 4
@@ -77,9 +80,14 @@ def sort_conflicts(
         gc_paused()
     ):  # thousands of small values are made that stay; looking for garbage among them finds none
         pairs = _pairs(engine, memories, decided)
+    read = (
+        None
+        if engine.reader is None
+        else partial(engine.reader, most=-(-READ * COMPARED // max(len(pairs), 1)))
+    )
     for start in range(0, len(pairs), COMPARED):
         with gc_paused():
-            judged = judge_many(pairs[start : start + COMPARED])
+            judged = judge_many(pairs[start : start + COMPARED], reader=read)
         for number, conflict in enumerate(judged, start + 1):
             if conflict is None:
                 pass

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from skep.semantics.pair_judge import Reader as PairReader
     from skep.semantics.pair_judge import Verdict
 
 
@@ -92,7 +93,9 @@ def find_for(
     if not near:
         return []
     return _surest_first(
-        judge_many([(existing, memory, similarity) for existing, similarity in near], contradiction_fn)
+        judge_many(
+            [(existing, memory, similarity) for existing, similarity in near], contradiction_fn, engine.reader
+        )
     )
 
 
@@ -130,7 +133,9 @@ def judge(
 
 
 def judge_many(
-    pairs: Sequence[tuple[Memory, Memory, float]], contradiction_fn: ContradictionFn | None = None
+    pairs: Sequence[tuple[Memory, Memory, float]],
+    contradiction_fn: ContradictionFn | None = None,
+    reader: PairReader | None = None,
 ) -> list[Conflict | None]:
     """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once."""
     from skep.semantics.pair_judge import Pair  # its weights are read when something is to be compared
@@ -144,7 +149,7 @@ def judge_many(
         asked.append(Pair(earlier.text, later.text, similarity, existing.polarity * memory.polarity))
     return [
         _conflict(existing, memory, similarity, verdict, contradiction_fn)
-        for (existing, memory, similarity), verdict in zip(pairs, verdicts_of(asked), strict=True)
+        for (existing, memory, similarity), verdict in zip(pairs, verdicts_of(asked, reader), strict=True)
     ]
 
 
@@ -235,7 +240,7 @@ def scan(
                 memory, before = memories[done + len(counts)], len(pairs)
                 pairs += _new_pairs(engine, memory, threshold, seen, shared=shared)
                 counts.append((memory, len(pairs) - before))
-            judged = iter(judge_many(pairs, contradiction_fn) if pairs else ())
+            judged = iter(judge_many(pairs, contradiction_fn, engine.reader) if pairs else ())
         for memory, count in counts:
             for conflict in _surest_first(islice(judged, count)):
                 pair = frozenset((memory.id, conflict.existing.id))
