@@ -9,6 +9,7 @@ import msgspec
 
 from skep.client.http_errors import Failure
 from skep.client.verb_table import RIGHTS, Verb, verbs
+from skep.hub.hub_calls import Answered, Asked
 from skep.model import Memory
 from skep.server.live_events import KEEPALIVE
 
@@ -60,7 +61,11 @@ _KNOWN: Final = {
 
 def openapi(version: str) -> dict[str, Any]:
     """The whole description."""
-    kinds = [kind for verb in verbs().values() for kind in (verb.arguments, verb.answer)] + [Failure]
+    kinds = [kind for verb in verbs().values() for kind in (verb.arguments, verb.answer)] + [
+        Failure,
+        Asked,
+        Answered,
+    ]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     found = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Any] = {
@@ -140,6 +145,33 @@ def _count(name: str, text: str, most: int, least: int = 0) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": text, "schema": schema}
 
 
+def _hub_call() -> dict[str, Any]:
+    calls = (
+        "status",
+        "claim",
+        "append",
+        "read",
+        "wait",
+        "held",
+        "erase",
+        "put_part",
+        "put_snapshot",
+        "get_part",
+    )
+    call = {"name": "call", "in": "path", "required": True, "schema": {"type": "string", "enum": list(calls)}}
+    answered = {"application/json": {"schema": {"$ref": REF.format(name="Answered")}}}
+    asked = {"application/json": {"schema": {"$ref": REF.format(name="Asked")}}}
+    return {
+        "operationId": "hub_call",
+        "summary": "A call of a replica on another machine, for which this bank is the hub; skep makes it.",
+        "description": "Needs the right `read`, or `manage` for the calls that write; not for a token with a scope.",
+        "tags": ["server"],
+        "parameters": [_BANK, call],
+        "requestBody": {"required": True, "content": asked},
+        "responses": _responses(answered),
+    }
+
+
 def _others() -> dict[str, Any]:
     plain = {"application/json": {"schema": {"type": "object"}}}
     events = {"$ref": REF.format(name="Event")}
@@ -149,25 +181,6 @@ def _others() -> dict[str, Any]:
         "required": ["events", "position"],
     }
     after = _count("after", "The position up to which everything is known.", 10**18 - 1)
-    append = {
-        "operationId": "append_events",
-        "summary": "Take events of another replica; each counts once, whatever the order. Needs the right `manage`.",
-        "tags": ["server"],
-        "parameters": [_BANK],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": {"events": {"type": "array", "items": events}},
-                        "required": ["events"],
-                    }
-                }
-            },
-        },
-        "responses": _responses(plain),
-    }
     one = "/v1/banks/{bank}"
     stream = {"text/event-stream": {"schema": {"type": "string"}}}
     names = {"application/json": {"schema": {"type": "array", "items": {"type": "string"}}}}
@@ -186,17 +199,11 @@ def _others() -> dict[str, Any]:
         ),
         f"{one}/events": _get(
             "read_events",
-            "The log after a position, in the order of arrival, for replicas.",
+            "The log after a position, in the order of arrival.",
             {"application/json": {"schema": log}},
             (_BANK, after, _count("limit", "At most this many events.", 10_000, 1)),
-        )
-        | {"post": append},
-        f"{one}/events/wait": _get(
-            "wait_events",
-            "Wait until there is an event after a position; the position of the last event.",
-            plain,
-            (_BANK, after, _count("timeout", "At most this many seconds.", 60)),
         ),
+        f"{one}/hub/{{call}}": {"post": _hub_call()},
         f"{one}/changes": _get(
             "follow_changes",
             f"Server-sent events, one per change; a comment in {KEEPALIVE:g} silent seconds. `Last-Event-ID` resumes.",
