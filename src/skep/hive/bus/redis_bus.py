@@ -6,12 +6,12 @@ thread reads; it alone touches the connection of the subscriptions. Opened by `b
 
 from __future__ import annotations
 
+import importlib
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from skep.errors import HubAwayError, MissingExtraError, SyncError
@@ -33,13 +33,12 @@ class RedisPipe:
 
     def __init__(self, url: str) -> None:
         try:
-            redis: Any = import_module("redis")
-            errors: Any = import_module("redis.exceptions")
+            redis: Any = importlib.import_module("redis")
         except ImportError as error:
             raise MissingExtraError("a Redis bus", "redis") from error
 
         self._url = shown(url)
-        self._errors: Any = errors
+        self._errors: Any = redis.exceptions
         self._client: Any = redis.Redis.from_url(url, socket_connect_timeout=3, socket_keepalive=True)
         try:
             self._client.ping()
