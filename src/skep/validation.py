@@ -429,7 +429,7 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
     for part in Scope.__struct_fields__:
         if (text := getattr(value, part)) is None:
             continue
-        plain = clean_line(f"{field}.{part}", text, max(limit, PATH_LIMIT) if "/" in text else limit)
+        plain = clean_line(f"{field}.{part}", text, max(limit, PATH_LIMIT) if "/" in str(text) else limit)
         value = value if plain is text else msgspec.structs.replace(value, **{part: plain})
         if marked(text) and not asked:
             raise InvalidInputError(

@@ -79,6 +79,7 @@ def usual(bank: Bank, ids: list[str], folder: Path) -> dict[str, dict[str, Any]]
         "memory_id": one,
         "text": "A new thing",
         "items": ["one"],
+        "messages": [{"role": "user", "content": "We use pnpm here, not npm."}],
         "old": one,
         "new": two,
         "loser": one,

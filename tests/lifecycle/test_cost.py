@@ -32,9 +32,9 @@ class Counted:
             self._count(owner, name, monkeypatch)
         judge_many = resolve_conflicts.judge_many
 
-        def comparing(pairs: Sequence[tuple[Memory, Memory, float]]) -> object:
+        def comparing(pairs: Sequence[tuple[Memory, Memory, float]], **options: object) -> object:
             self.work["compared"] += len(pairs)
-            return judge_many(pairs)
+            return judge_many(pairs, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(resolve_conflicts, "judge_many", comparing)
 

@@ -49,7 +49,7 @@ question that only the older one holds. The days between them have no say: a ban
 ALIKE, VERDICTS = 0.6, 24
 """Calibrated cosine from which two texts get a verdict, and how many pairs at most do."""
 PLAIN = 3.0
-"""The log odds of an update so plain that a name which only the older memory holds does not keep it first."""
+"""The log odds, by the reader too, of an update so plain that a name of the older memory alone does not keep it first."""
 COPY = 2.0
 """The log odds of a copy; below those from which a memory is flagged."""
 TIE = 0.5
@@ -131,7 +131,8 @@ class UpdateOrder:
         both = {at: (memories[int(pairs.older[at])], memories[int(pairs.newer[at])]) for at in places}
         decided = self._decided([(older.id, newer.id) for older, newer in both.values()])
         for at, (older, newer) in both.items():
-            named = pairs.odds[at] < PLAIN and names_apart(call.asked.text, older.text, newer.text)
+            plain = self._readings is not None and pairs.odds[at] >= PLAIN
+            named = not plain and names_apart(call.asked.text, older.text, newer.text)
             found[at] = named or (older.id, newer.id) in decided
         return found
 
