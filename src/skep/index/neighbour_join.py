@@ -168,7 +168,7 @@ def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: in
         return _all_pairs(table, asked, there, slots, least, most)
     found: list[Near] = []
     for places, cell in _cells(table, asked[there], slots):
-        found.append(_all_pairs(table, asked, there[places], cell, least, most))
+        found.append(_all_pairs(table, asked, there[places], cell, least, most, plain=True))
         if sum(len(pairs.asked) for pairs in found[1:]) > MANY + len(found[0].asked):
             found = [_nearest(table, _all(found), most)]
     return _nearest(table, _all(found), most)
@@ -218,10 +218,12 @@ def _nearest_centres(table: Table, slots: Ints, centres: Floats, count: int) -> 
     return out
 
 
-def _all_pairs(table: Table, asked: Ints, there: Ints, slots: Ints, least: float, most: int) -> Near:
-    """Some of the rows asked for (by their places) against all of some slots."""
+def _all_pairs(
+    table: Table, asked: Ints, there: Ints, slots: Ints, least: float, most: int, *, plain: bool = False
+) -> Near:
+    """Some of the rows asked for (by their places) against all of some slots; `plain` grinds no lens."""
     found: list[Near] = []
-    lens: Lens | None = None
+    lens = Lens(np.zeros((table.dim, 0), np.float32)) if plain else None
     compiled = runtime.native is not None and table.dim <= WIDEST
     for start in range(0, len(there), TURN):
         part = there[start : start + TURN]

@@ -15,9 +15,10 @@ from skep.engine.engine import Engine, forget, passed_on
 from skep.lifecycle.decisions import ByHand
 from skep.lifecycle.extract_facts import NEAREST, SAME_EVENT, in_doubt
 from skep.lifecycle.maintenance_run import Action, Planned, Run
-from skep.lifecycle.similar_memories import Union, derived_from, inherited, neighbours
+from skep.lifecycle.similar_memories import Union, derived_from, inherited
 from skep.lifecycle.summarise import Distil, Worded, by_call, summary
 from skep.model import Memory
+from skep.semantics.near_memories import neighbours
 from skep.storage.sqlite_store import Plan
 
 PREFIX = "consolidate/"
@@ -146,7 +147,7 @@ def _clusters(engine: Engine, changed: Sequence[Memory], by_hand: ByHand) -> lis
     union = Union()
     frontier = list(known.values())
     while frontier:
-        near = neighbours(engine, frontier, kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
+        near = neighbours(engine, frontier, threshold=SAME_EVENT, limit=NEAREST)
         found: dict[str, Memory] = {}
         by_hand.look(other.id for memory in frontier for other, _ in near[memory.id])
         for memory in frontier:

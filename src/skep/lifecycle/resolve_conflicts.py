@@ -18,34 +18,29 @@ from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.lifecycle.decisions import ByHand, best_first, contradiction_plans, merge_plans, reconciled
 from skep.lifecycle.judge import Case
-from skep.lifecycle.judgement_queue import Judgement, dropped, key_of, queue_plan
+from skep.lifecycle.judgement_queue import Judgement, dropped, queue_plan
 from skep.lifecycle.maintenance_run import Action
-from skep.lifecycle.similar_memories import Union, by_id, neighbours, rows_by_id, sharing_words
+from skep.lifecycle.similar_memories import Union
 from skep.model import Conflict, Memory
 from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import (
     COMPARED,
-    OVERLAP,
     age,
     bare_words,
-    comparable,
     holds,
     judge_many,
+    nearest,
     older_first,
+    pairs_near,
     same_words,
 )
 from skep.semantics.link_graph import MARKED, UPDATES, opposing
+from skep.semantics.near_memories import by_id
 from skep.storage.sqlite_store import Plan
 
-SHORT = 12
-"""Words up to which a memory is also compared with others that share most of them."""
 NEAR = 0.5
 """Similarity from which two memories are compared; a write, which looks at one memory, goes further."""
 CLEAR_CONFLICT = 0.90
-PAIRS_EACH = 2
-"""Pairs that one run compares per memory on average, the nearest first, so that its cost grows with what is new."""
-FEW_PAIRS = 10_000
-"""Pairs that every run compares where there are so many."""
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 MOST_WAITING = 4
@@ -101,23 +96,11 @@ def sort_conflicts(
 def _pairs(
     engine: Engine, memories: Sequence[Memory], decided: set[str]
 ) -> list[tuple[Memory, Memory, float]]:
-    """The pairs worth comparing, each once, the older one first.
-
-    They are near in meaning, or share most of their words.
-    """
-    limit, now = engine.settings.conflict_candidates, engine.now()
-    rows = rows_by_id(engine, (memory.id for memory in memories))
-    known: dict[int, Memory] = {}
-    near = neighbours(engine, memories, threshold=NEAR, limit=limit, rows=rows, known=known)
-    alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT, rows=rows, known=known)
-    pairs: dict[str, tuple[Memory, Memory, float]] = {}
-    for memory in memories:
-        for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
-            key = key_of(memory.id, other.id)
-            if key not in pairs and key not in decided and comparable(memory, other):
-                pairs[key] = *_older_first(memory, other, now), similarity
-    most = max(FEW_PAIRS, PAIRS_EACH * len(memories))
-    return sorted(pairs.values(), key=lambda pair: (-pair[2], pair[0].id, pair[1].id))[:most]
+    """The pairs to compare, each once, the older one first."""
+    now = engine.now()
+    pairs = pairs_near(engine, memories, threshold=NEAR, decided=decided)
+    ordered = [(*_older_first(one, other, now), similarity) for one, other, similarity in pairs]
+    return nearest(ordered, len(memories))
 
 
 def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
