@@ -133,8 +133,8 @@ class ReadVerbs(OpenBank):
 
         Two are compared from a similarity of `threshold` on; those that share most of their words always are. With a
         scope, among the memories of that scope; `include_shared` adds those that have none. Of more than 5,000 memories
-        the nearest pairs are compared, two per memory on average. `progress` is told how many pairs are done, and of
-        how many.
+        the nearest pairs from 0.5 on are compared, two per memory on average. `progress` is told how many pairs are
+        done, and of how many.
         """
         threshold = clean_number("threshold", threshold, 0.0, 1.0)
         clean_call("contradiction_fn", contradiction_fn)

@@ -82,7 +82,7 @@ def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> No
                 for line in bank.export_lines():
                     sys.stdout.buffer.write(line + b"\n")
                 return
-            with progress_bar("exporting") as progress:
+            with progress_bar("exporting", "events") as progress:
                 count = bank.export(path, progress=progress)
     print_json({"path": path, "events": count}) if as_json else click.echo(
         f"{count} events written to {path}"
@@ -104,7 +104,7 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
     if dry_run and not bank_exists(bank_path):
         bank_path = MEMORY  # looking on creates nothing
     if source is None and is_export(Path(path)):
-        with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+        with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
             if dry_run:
                 report = bank.import_preview(path)
             else:
@@ -113,7 +113,7 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
     else:
         chosen, found = read(Path(path).expanduser(), source)
         items = list(found)  # to the end, before a bank is touched
-        with open_bank(bank_path) as bank, progress_bar("importing") as progress:
+        with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
             done = import_items(bank, items, dry_run=dry_run, progress=progress)
         report = {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
     if as_json:
@@ -222,7 +222,10 @@ def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
     the bank has gives up a change to another.
     """
     options = {"embedder": embedder} if embedder else {}
-    with open_bank(bank_path, create=False, **options) as bank, progress_bar("embedding") as progress:
+    with (
+        open_bank(bank_path, create=False, **options) as bank,
+        progress_bar("embedding", "memories") as progress,
+    ):
         if embedder:
             bank.engine.embeddings.keep()
         done = bank.reembed(progress)
@@ -329,7 +332,7 @@ def export_changes_command(path: str, since: str | None, bank_path: str | None, 
     from skep.replication.change_files import export_changes
 
     known = None if since is None else _read_since(Path(since))
-    with open_bank(bank_path, create=False) as bank, progress_bar("export") as progress:
+    with open_bank(bank_path, create=False) as bank, progress_bar("exporting", "events") as progress:
         written = export_changes(bank, path, since=known, progress=progress)
     if as_json:
         print_json(written)
@@ -355,7 +358,7 @@ def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool
     """Take in a file of changes; taking it twice changes nothing."""
     from skep.replication.change_files import apply_changes
 
-    with open_bank(bank_path) as bank, progress_bar("apply") as progress:
+    with open_bank(bank_path) as bank, progress_bar("applying", "events") as progress:
         taken, lacking = apply_changes(bank, path, keyring=_keyring(keys), progress=progress)
     if as_json:
         print_json({"taken": taken, "they_lack": lacking.count()})

@@ -107,6 +107,11 @@ def _often(_ctx: click.Context, _param: click.Parameter, seconds: float | None) 
     help="The same in money, where prices are given.",
 )
 @click.option(
+    "--seconds",
+    type=float,
+    help="Stop after about so long; what was done stays, and the next run goes on there.",
+)
+@click.option(
     "--every",
     type=SPAN,
     callback=_often,
@@ -135,6 +140,7 @@ def maintain(
     judge_price: float,
     max_tokens: int,
     max_money: float,
+    seconds: float | None,
     every: float | None,
     bank_path: str | None,
     as_json: bool,
@@ -157,6 +163,7 @@ def maintain(
         cluster=cluster,
         max_tokens=max_tokens,
         max_money=max_money,
+        seconds=seconds,
     )
     judge = _judge(judge_rules, judge_command, judge_url, judge_model, judge_key, judge_price)
     if distil_command is not None and distil_url is not None:
@@ -245,8 +252,12 @@ def _once(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    with progress_bar("maintaining", percent=True) as progress:
-        report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
+    try:
+        with progress_bar("maintaining") as progress:
+            report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
+    except KeyboardInterrupt:
+        click.echo("stopped; what was done stays. Run it again to go on there", err=True)
+        sys.exit(130)
     if as_json:
         print_json(report)
         return
@@ -265,6 +276,8 @@ def _show(report: MaintainReport) -> None:
             click.echo(click.style(f"              {action}", dim=True))
         if len(step.actions) > 20:
             click.echo(click.style(f"              and {len(step.actions) - 20} more", dim=True))
+    if report.stopped:
+        click.echo(f"the time was over at {report.stopped!r}; run it again to go on there")
     if report.queued:
         waits = "1 pair waits" if report.queued == 1 else f"{report.queued} pairs wait"
         click.echo(

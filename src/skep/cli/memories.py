@@ -128,7 +128,7 @@ def add(
             if text.startswith("{") or without_private(text).strip()
         }
         with (
-            progress_bar("remembering") as progress,
+            progress_bar("remembering", "memories") as progress,
             _told_where_it_stopped(progress) as counted,
             _told_which_line(list(items)),
         ):
@@ -453,7 +453,7 @@ def forget(
 @common
 def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **options: Any) -> None:
     """Find duplicates, contradictions and updates: of MEMORY_ID, or in the whole bank."""
-    with open_bank(bank_path, create=False) as bank, progress_bar("comparing") as progress:
+    with open_bank(bank_path, create=False) as bank, progress_bar("comparing", "pairs") as progress:
         found = bank.find_conflicts(memory_id, progress=progress, **options)
     if as_json:
         print_json(found)

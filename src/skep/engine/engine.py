@@ -83,7 +83,7 @@ class Engine:
         self.heirs, self.contradicted = store.heirs, store.contradicted
         self.replaced_by, self.successor = store.replaced_by, store.successor
         self.setting, self.settings_of = store.setting, store.settings_of
-        self.settings_under = store.settings_under
+        self.settings_under, self.changes_of = store.settings_under, store.changes_of
         self.mark, self.set_mark = store.mark, store.set_mark
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity

@@ -64,6 +64,8 @@ SHORT = 12
 """Words up to which a memory is also compared with others that share most of them, however far in meaning."""
 AMONG: Among = {**dict.fromkeys(STATED, STATED), "document": ("document",)}
 """What is compared with what, by kind."""
+NEAR = 0.5
+"""Similarity from which memories are compared where many are: in maintenance, and in a large bank."""
 PAIRS_EACH = 2
 """Pairs that are compared per memory on average where many are, the nearest first: the cost grows with the bank."""
 FEW_PAIRS = 10_000
@@ -229,9 +231,11 @@ def scan(
 ) -> list[Conflict]:
     """The conflicts among many memories, each pair once; the newer one stands as `memory`.
 
-    Of a large bank only the nearest pairs are compared. `progress` is told how many of them are done.
+    Of a large bank only the nearest pairs are compared, from NEAR on. `progress` is told how many of them are done.
     """
     engine.index.refresh()
+    if PAIRS_EACH * len(memories) > FEW_PAIRS:
+        threshold = max(threshold, NEAR)
     with gc_paused():
         near = pairs_near(engine, memories, threshold=threshold, among=AMONG, shared=shared)
         decided = settled(engine, [(one.id, other.id) for one, other, _ in near])

@@ -242,6 +242,11 @@ class Reads(Linked):
         rows = dict(self.connection.rows(sql, (msgspec.json.encode(asked).decode(),)))  # type: ignore[arg-type]
         return {memory_id: rows[memory_id] for memory_id in asked if memory_id in rows}
 
+    def changes_of(self, ids: Sequence[str]) -> dict[str, int]:
+        """The number of the last change of each memory, by id."""
+        sql = "SELECT id, changed FROM memories WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(self.connection.rows(sql, (msgspec.json.encode(ids).decode(),)))  # type: ignore[arg-type]
+
     def around(
         self, rows: Sequence[int], window: int, seconds: float
     ) -> dict[int, tuple[list[int], list[int]]]:
