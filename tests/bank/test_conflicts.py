@@ -263,7 +263,7 @@ def test_items_of_many_may_each_say_what_to_do_about_conflicts(bank: Bank) -> No
         [
             {"text": "The kettle is blue", "on_conflict": "raise"},
             {"text": "Use flake8 for linting", "on_conflict": "supersede"},
-            {"text": "Write to ops@example.org about kettles", "redact": True},
+            {"text": "Write to ops@example.org about kettles", "redact": "all"},
             "Never use flake8 for linting",
         ]
     )

@@ -175,7 +175,8 @@ def test_an_update_is_linked_by_the_conflicts_step(bank: Bank) -> None:
     assert bank.get(older.id).status == "active"
 
 
-def test_progress_never_goes_back_and_ends_where_it_said(bank: Bank) -> None:
+def test_progress_never_goes_back_and_ends_where_it_said(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve_conflicts, "COMPARED", 16)
     bank.remember_many(texts(NEW, 1))
     told: list[tuple[int, int]] = []
     bank.maintain(progress=lambda done, total: told.append((done, total)))

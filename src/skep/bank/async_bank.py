@@ -158,7 +158,7 @@ class AsyncBank:
         metadata: Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool | str | Iterable[str] = False,
+        redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
         return await self._run(
             self._bank.remember,

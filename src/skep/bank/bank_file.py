@@ -275,7 +275,19 @@ class FileVerbs(OpenBank):
             deep: Also replay the whole log and compare, and read every byte of the index.
         """
         deep = clean_flag("deep", deep)
-        return [*self._engine.examine(deep=deep), *_index_findings(self._engine, deep=deep)]
+        from skep.storage.doctor import Finding
+
+        found = [*self._engine.examine(deep=deep), *_index_findings(self._engine, deep=deep)]
+        if broken := self._recall.unusable():
+            found.append(
+                Finding(
+                    check="recall config",
+                    level="error",
+                    message=f"the setting recall/config cannot be used, and recall goes without it: {broken}",
+                    fix="deploy another with `skep tune deploy`, or bank.set_setting('recall/config', None)",
+                )
+            )
+        return found
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""

@@ -126,7 +126,7 @@ class MemoryBank(Protocol):
         metadata: Mapping[str, Any] | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool | str | Iterable[str] = False,
+        redact: bool | str | Iterable[str] = True,
     ) -> Remembered: ...
     def remember_many(
         self,

@@ -341,7 +341,7 @@ def judge(
     "--set",
     "wanted",
     multiple=True,
-    help="From now on take this kind out of what hooks capture; may be repeated.",
+    help="From now on take this kind out of what is stored; may be repeated.",
 )
 @click.option("--off", is_flag=True, help="From now on take nothing out but what is marked <private>.")
 @click.option("--reset", is_flag=True, help="Back to the usual kinds.")
@@ -358,7 +358,7 @@ def redact(
     """Print TEXT (or standard input, for -) without secrets and personal data; nothing is stored.
 
     Without TEXT: show which kinds the bank takes out, or set them. A kind is one of those listed, or `secrets`,
-    `personal` or `all`. The setting holds for hooks and for `--redact`.
+    `personal` or `all`. The setting holds for every write into this bank, and it does not travel to other replicas.
     """
     from skep.text import redaction
 
@@ -369,7 +369,7 @@ def redact(
         if chosen is None and bank_exists(bank_path):
             with open_bank(bank_path, create=False) as bank:
                 chosen = redaction.kinds_of(bank.setting(redaction.SETTING))
-        kinds = redaction.DEFAULT if chosen is None else chosen
+        kinds = redaction.USUAL if chosen is None else chosen
         done = redaction.redact(sys.stdin.read() if text == "-" else text, kinds)
         if as_json:
             print_json(done)

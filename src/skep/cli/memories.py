@@ -53,12 +53,17 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--pinned", is_flag=True, help="Maintenance leaves it alone.")
 @click.option("--metadata", metavar="JSON", help="Anything else, as a JSON object.")
 @click.option("--whole", is_flag=True, help="Standard input is one memory, line breaks and all.")
-@click.option("--redact", is_flag=True, help="Take secrets and personal data out first.")
+@click.option(
+    "--redact/--no-redact",
+    default=True,
+    show_default=True,
+    help="Take out first what `skep redact` shows; secrets where nobody chose.",
+)
 @click.option(
     "--redact-kind",
     "redact_kinds",
     multiple=True,
-    help="Take only this kind out; see `skep redact`; may be repeated.",
+    help="Take this kind out, and no other; `personal` and `all` are known, too; may be repeated.",
 )
 @click.option(
     "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
@@ -76,6 +81,7 @@ def add(
     session: str | None,
     bank_path: str | None,
     as_json: bool,
+    redact: bool,
     redact_kinds: tuple[str, ...],
     **fields: Any,
 ) -> None:
@@ -90,6 +96,8 @@ def add(
     }
     if redact_kinds:
         fields["redact"] = redact_kinds
+    elif not redact:
+        fields["redact"] = False
     if metadata is not None:
         fields["metadata"] = _object("--metadata", metadata)
     if polarity is not None:

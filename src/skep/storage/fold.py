@@ -16,7 +16,7 @@ itself can be kept (`Kept`), and a newer event then steps on from there. The law
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -386,9 +386,15 @@ def fold_links(src: str, events: Iterable[Event]) -> list[LinkState]:
     return list(links.values())
 
 
-def fold_setting(events: Iterable[Event]) -> tuple[bool, Any]:
-    """The value of one setting, and whether it is set at all."""
-    events = sorted(events, key=order)
+WRITERS = "settings/from"
+"""The setting that names the other actors whose word on local settings counts."""
+LOCAL_SETTINGS = frozenset({"recall/config", "redact/kinds", WRITERS})
+"""Settings that do not travel: what another replica says of them counts only if `settings/from` names it."""
+
+
+def fold_setting(events: Iterable[Event], writers: Container[str] | None = None) -> tuple[bool, Any]:
+    """The value of one setting, and whether it is set at all; with `writers`, by what these actors wrote."""
+    events = sorted((e for e in events if writers is None or e.actor in writers), key=order)
     void = voided(events)
     for event in reversed(events):
         if event.kind == "setting" and event.id not in void:

@@ -14,7 +14,19 @@ import msgspec
 from skep.events import SETTING, mentioned, order
 from skep.model import Event, Memory
 from skep.storage.event_log import Log
-from skep.storage.fold import Kept, Seen, State, fold, fold_links, fold_on, fold_setting, fold_whole, seen
+from skep.storage.fold import (
+    LOCAL_SETTINGS,
+    WRITERS,
+    Kept,
+    Seen,
+    State,
+    fold,
+    fold_links,
+    fold_on,
+    fold_setting,
+    fold_whole,
+    seen,
+)
 from skep.storage.full_text import FullText
 from skep.storage.links import Staleness
 from skep.storage.memory_rows import (
@@ -26,6 +38,7 @@ from skep.storage.memory_rows import (
     state_values,
 )
 from skep.storage.sqlite_connection import Connection
+from skep.storage.sqlite_file import names_of
 from skep.storage.vectors import Vectors
 
 _INSERT = (
@@ -349,8 +362,9 @@ class Tables:
     def _reset(self, subject: str, events: Sequence[Event] = ()) -> None:
         """Bring one setting up to date."""
         key = subject.removeprefix(SETTING)
-        kept = self._kept(subject, Seen) if events else None
-        if kept is not None and kept.follows(events):
+        if key in LOCAL_SETTINGS:
+            there, value = self.local_setting(key)
+        elif (kept := self._kept(subject, Seen) if events else None) is not None and kept.follows(events):
             newest = max(events, key=order)
             there, value = newest.body["value"] is not None, newest.body["value"]
             kept.last = order(newest)
@@ -364,6 +378,17 @@ class Tables:
             self._c.execute(_SET, (key, msgspec.json.encode(value).decode(), self._newest.seq))
         else:
             self._c.execute("DELETE FROM settings WHERE key = ?", (key,))
+        if key == WRITERS:
+            for other in LOCAL_SETTINGS - {WRITERS}:
+                self._reset(SETTING + other)
+
+    def local_setting(self, key: str) -> tuple[bool, Any]:
+        """A setting that does not travel, by the events of this file alone and of whom `settings/from` names."""
+        writers = set(names_of(self._c))
+        if key != WRITERS:
+            named = self.local_setting(WRITERS)[1]
+            writers |= {name for name in named if isinstance(name, str)} if isinstance(named, list) else set()
+        return fold_setting(self._log.of(SETTING + key), writers)
 
     def _forget(self, memory_id: str, stored: tuple[int, str, str], again: bool, changes: Changes) -> None:
         erased = changes.erased

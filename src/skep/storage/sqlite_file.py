@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 import time
@@ -303,12 +304,26 @@ def claim_actor(connection: Connection) -> str:
         actor, ours = actor_of(connection)
         if not ours:
             if connection.one("SELECT 1 FROM meta WHERE key = 'place'"):
-                actor = new_actor()
-                connection.execute("UPDATE meta SET value = ? WHERE key = 'actor'", (actor,))
+                actor = rename(connection, actor)
             connection.execute(
                 "INSERT OR REPLACE INTO meta(key, value) VALUES('place', ?)", (_place(connection),)
             )
     return actor
+
+
+def rename(connection: Connection, actor: str) -> str:
+    """Draw a new name for a file that can no longer write under its own. Call inside a transaction."""
+    former, new = [*names_of(connection), actor], new_actor()
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'actor'", (new,))
+    names = json.dumps(list(dict.fromkeys(former)))
+    connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('names', ?)", (names,))
+    return new
+
+
+def names_of(connection: Connection) -> list[str]:
+    """The names under which this file has written, and the copies that it was made from."""
+    rows = dict(connection.rows("SELECT key, value FROM meta WHERE key IN ('actor', 'names')"))
+    return [*json.loads(str(rows.get("names", "[]"))), str(rows["actor"])]
 
 
 def _place(connection: Connection) -> str:
