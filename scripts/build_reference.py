@@ -1,4 +1,4 @@
-"""Write docs/reference/bank.md, cli.md and mcp.md from the docstrings, the commands and the tools themselves.
+"""Write docs/reference/{bank,cli,mcp,http}.md from the docstrings, the commands, the tools and the table of verbs.
 
 Run it with `make docs`; a test fails when the pages are behind the code.
 """
@@ -15,6 +15,7 @@ from skep.bank.bank import Bank
 from skep.cli.app import COMMANDS, app
 from skep.server.mcp.tool_calls import Tool
 from skep.server.mcp.tool_profiles import PROFILES
+from skep.server.openapi import FAILURES, openapi
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 GROUPS = (
@@ -176,12 +177,56 @@ def _tool(tool: Tool) -> str:
     return "\n".join(parts) + "\n"
 
 
+def http_page() -> str:
+    """The reference of the HTTP API."""
+    parts = [
+        "# HTTP API\n",
+        "Made from the table of verbs by `scripts/build_reference.py`. How to serve it is in"
+        " [Serve banks over HTTP](../how-to/server.md); `/v1/openapi.json` holds the same for programs.\n",
+    ]
+    described = openapi("")
+    for path, methods in described["paths"].items():
+        for method, one in methods.items():
+            name = f"{method.upper()} {path}"
+            body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            answers = one["responses"]["200"]["content"]
+            answer = next(iter(answers.values()))["schema"]
+            right = f"Right: `{one['tags'][0]}`. " if one["tags"][0] != "server" else ""
+            lines = [f"## `{name}`\n", one["summary"] + "\n", f"{right}Answers: {_form(answer)}.\n"]
+            home = described["components"]["schemas"].get(body.get("$ref", "").rpartition("/")[2], {})
+            needed = home.get("required", ())
+            lines += [
+                f"- `{field}` ({_form(form)}{', required' if field in needed else ''})"
+                for field, form in home.get("properties", {}).items()
+            ]
+            parts.append("\n".join(lines) + "\n")
+    parts.append("## Statuses\n\n| status | means |\n|---|---|")
+    parts += [f"| {status} | {text} |" for status, text in FAILURES.items()]
+    return "\n".join(parts) + "\n"
+
+
+def _form(schema: dict[str, object]) -> str:
+    """A form of JSON in words."""
+    if "$ref" in schema:
+        return f"`{str(schema['$ref']).rpartition('/')[2]}`"
+    if "anyOf" in schema:
+        return " or ".join(_form(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(f"`{one}`" for one in schema["enum"])
+    if "prefixItems" in schema:
+        return "pair of " + " and ".join(_form(one) for one in schema["prefixItems"])
+    if schema.get("type") == "array":
+        return f"list of {_form(schema.get('items', {}))}"
+    return str(schema.get("type", "anything"))
+
+
 def main() -> None:
     """Write all pages."""
     PAGES.mkdir(parents=True, exist_ok=True)
     (PAGES / "bank.md").write_text(bank_page(), encoding="utf-8")
     (PAGES / "cli.md").write_text(cli_page(), encoding="utf-8")
     (PAGES / "mcp.md").write_text(mcp_page(), encoding="utf-8")
+    (PAGES / "http.md").write_text(http_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

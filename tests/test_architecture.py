@@ -22,12 +22,13 @@ def test_imports_point_one_way() -> None:
     assert "1 kept, 0 broken" in done.stdout, done.stdout + done.stderr
 
 
-def test_sql_lives_in_storage_alone() -> None:
+def test_sql_lives_in_storage_and_in_hubs_that_are_databases() -> None:
     sql = re.compile(r"""["'](?:SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE TABLE|PRAGMA) """)
     outside = [
         path
         for path in SOURCES
-        if "storage" not in path.parts and sql.search(path.read_text(encoding="utf-8"))
+        if not ("storage" in path.parts or path.match("hub/postgres.py"))
+        and sql.search(path.read_text(encoding="utf-8"))
     ]
     assert [str(p.relative_to(ROOT)) for p in outside] == []
 

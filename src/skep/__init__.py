@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from skep.bank.bank_file import BankStatus
     from skep.bank.memory_bank import MemoryBank
     from skep.bank.read import Page
+    from skep.client.client import AsyncClient, Client
     from skep.config import Settings
     from skep.embedding.embedder import Embedder
-    from skep.errors import ConflictError, InvalidInputError, NotFoundError, SkepError, StorageError
+    from skep.errors import (
+        ConflictError,
+        InvalidInputError,
+        NotFoundError,
+        SkepError,
+        StorageError,
+        VersionError,
+    )
     from skep.model import (
         Conflict,
         Event,
@@ -42,8 +50,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncBank": "bank.async_bank",
+    "AsyncClient": "client.client",
     "Bank": "bank.bank",
     "BankStatus": "bank.bank_file",
+    "Client": "client.client",
     "Conflict": "model",
     "ConflictError": "errors",
     "Embedder": "embedding.embedder",
@@ -66,13 +76,16 @@ _HOMES = {
     "Settings": "config",
     "SkepError": "errors",
     "StorageError": "errors",
+    "VersionError": "errors",
     "build_context": "recall.context_budget",
 }
 
 __all__ = [
     "AsyncBank",
+    "AsyncClient",
     "Bank",
     "BankStatus",
+    "Client",
     "Conflict",
     "ConflictError",
     "Embedder",
@@ -95,6 +108,7 @@ __all__ = [
     "Settings",
     "SkepError",
     "StorageError",
+    "VersionError",
     "build_context",
 ]
 

@@ -29,10 +29,9 @@ def _run(words: list[str]) -> None:
         sys.stdout.write(f"skep, version {__version__}\n")
         return
     if words[:1] == ["hook"] and words[-1] not in ("-h", "--help"):
-        from skep.integrations.hooks import main as hook
+        from skep.integrations.hooks import run
 
-        hook(words[1:])
-        return
+        run(words[1:])
     if "mcp" in words:
         from skep.server.mcp.start import read_plain
 

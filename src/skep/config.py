@@ -57,6 +57,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise ConfigError(f"setting {name} must be above 0, got {value!r}")
 
 
+def bank_url(path: object, environ: Mapping[str, str]) -> str | None:
+    """The address of the hub that a bank lies at, if one is meant: the path given, or `SKEP_BANK`; else None.
+
+    >>> bank_url("postgresql://db/team", {}), bank_url("notes.skep", {"SKEP_BANK": "file:///x"})
+    ('postgresql://db/team', None)
+    """
+    named = environ.get("SKEP_BANK") if path is None else path
+    return named if isinstance(named, str) and "://" in named else None
+
+
 def find_bank(path: str | os.PathLike[str] | None, environ: Mapping[str, str], start: Path) -> Path:
     """The path of the bank: the path given, `SKEP_BANK`, the project's `.skep` folder, or the user's own.
 
@@ -92,7 +102,9 @@ def bank_file(
 def _expanded(path: str) -> str:
     """A path with the user's folder in place of `~`, written as `pathlib` would."""
     if "://" in path:
-        raise ConfigError(f"{path} is a URL, and a bank is a file; give the path of a file on this machine")
+        raise ConfigError(
+            f"{path.partition('://')[0]}://… is the address of a hub, and this works on a file; give the path of a file"
+        )
     if path.startswith("~"):
         home = os.path.expanduser(path)
         if home.startswith("~"):

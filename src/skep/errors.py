@@ -14,6 +14,7 @@
     ├── NotFoundError            no such memory, event or version
     ├── ForgottenError           it was there, and was erased on request
     ├── ConflictError            the write contradicts what is stored
+    ├── VersionError             the memory was changed since it was read
     ├── LineageError             a cycle, or a memory that would replace itself
     ├── UndoError                that event cannot be undone
     ├── StorageError
@@ -30,7 +31,12 @@
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
     ├── SyncError                replicas could not exchange events
+    │   └── HubAwayError         a hub did not answer; what was written here is kept and sent later
     ├── JudgeError               the judge answered with something unusable
+    ├── LLMError                 a language model gave no answer that can be used
+    │   └── BudgetError          the next question does not fit into what may be spent
+    ├── AccessError              the token is missing, or has not the right
+    ├── RemoteError              the server could not be reached, or answered with something unusable
     └── MissingExtraError        an optional dependency is not installed
 
 Every message says what to do next.
@@ -43,7 +49,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from skep.model import Conflict
+    from skep.model import Conflict, Event, Memory
 
 HINTED = 12
 """Words that a hint lists at most."""
@@ -107,6 +113,28 @@ class ConflictError(SkepError):
         super().__init__(
             f"{text!r} {verb} {ids}; pass on_conflict='supersede' to replace, or 'warn' to keep both"
         )
+
+
+class VersionError(SkepError):
+    """A change was refused because the memory was changed since it was read; nothing was written."""
+
+    def __init__(self, memory: Memory, expected: int, changes: tuple[Event, ...]) -> None:
+        self.memory = memory
+        """As it is now."""
+        self.expected = expected
+        self.changes = changes
+        """The changes since the version that was expected, oldest first."""
+        told = "; ".join(map(_told, changes)) or "it never had that version here"
+        super().__init__(
+            f"{memory.id} has version {memory.version}, not {expected} ({told}); read it again and pass"
+            f" expected_version={memory.version} if the change still makes sense"
+        )
+
+
+def _told(event: Event) -> str:
+    said: dict[str, object] = event.body.get("changes") or {}
+    what = f"{event.kind} of {', '.join(said)}" if said else event.kind
+    return f"{what} by {event.body.get('by') or event.actor}"
 
 
 class LineageError(SkepError, ValueError):
@@ -187,12 +215,39 @@ class EmbedderMismatchError(EmbeddingError):
     """Vectors of two different embedders would have met."""
 
 
+class AccessError(SkepError, PermissionError):
+    """There is no token, it is not valid any more, or it has not the right."""
+
+
+class RemoteError(SkepError, ConnectionError):
+    """The server could not be reached, or answered with something unusable."""
+
+
 class SyncError(SkepError):
     """Replicas could not exchange events."""
 
 
+class HubAwayError(SyncError, ConnectionError):
+    """A hub did not answer; what was written here is kept and sent later."""
+
+
 class JudgeError(SkepError):
     """The judge answered with something unusable."""
+
+
+class LLMError(SkepError):
+    """A language model gave no answer that can be used."""
+
+    def __init__(self, message: str, *, tokens: int = 0, passing: bool = False) -> None:
+        self.tokens = tokens
+        """What the call took, or may have taken, though there is no answer."""
+        self.passing = passing
+        """True if the same question may be answered later: the model was busy or away."""
+        super().__init__(message)
+
+
+class BudgetError(LLMError):
+    """The next question does not fit into what may be spent; nothing was asked."""
 
 
 class DistilError(SkepError):

@@ -78,6 +78,8 @@ def voided(events: Iterable[Event]) -> set[str]:
     return void
 
 
+VERSIONED = ("revise", "retract", "restore", "supersede", "merge", "undo")
+"""Kinds after which a memory has another version; not a mark, by which maintenance writes down what reads show."""
 ABOUT = ("memory", "old", "new", "loser", "winner", "src", "dst")
 """Keys of an event's body that name a memory."""
 SEVERAL = ("memories", "used", "mentions")
@@ -167,6 +169,7 @@ class Remember(Body):
     ttl: Finite | None = None
     evidence: list[str] = []
     metadata: dict[str, Any] = {}
+    key: str | None = None
 
 
 class Changed(Body):
@@ -190,6 +193,7 @@ class Changed(Body):
     ttl: Finite | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
     evidence: list[str] | UnsetType = UNSET
+    key: str | UnsetType | None = UNSET
 
 
 class Revise(Body):

@@ -7,18 +7,21 @@ Python, `storage.memory_rows.where_clause` its SQL. `IndexRow` and `IndexSource`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
-from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError
-from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Memory, Scope
+from skep.errors import InvalidInputError, OutOfRangeError, WrongTypeError, did_you_mean
+from skep.model import CURRENT, KINDS, REPLACED, STATUSES, Memory, Scope, part_admits
 from skep.validation import (
+    KEY_LIMIT,
     Time,
     clean_choice,
     clean_count,
     clean_flag,
+    clean_metadata,
     clean_number,
     clean_scope,
     clean_tags,
@@ -28,13 +31,83 @@ from skep.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Protocol
 
     from skep.bank.memory_bank import ExpandOptions
     from skep.config import Settings
     from skep.model import ScopeLike
     from skep.retrieval.recall_config import Expand, RecallConfig
+
+
+Operator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
+OPERATORS: tuple[str, ...] = get_args(Operator)
+"""In a call they stand with a `$` before them, as in `{"price": {"$lt": 5}}`."""
+
+
+class Condition(msgspec.Struct, frozen=True, array_like=True):
+    """One condition on the metadata of a memory."""
+
+    path: tuple[str, ...]
+    """The keys that lead to the value, from outside in."""
+    operator: Operator
+    operand: str
+    """As JSON."""
+
+
+def meets(conditions: Sequence[Condition], metadata: Mapping[str, Any]) -> bool:
+    """True if metadata meets every condition: the one definition, which SQLite calls as well.
+
+    A value that is not there equals null. Only numbers are compared with numbers, and texts with texts.
+
+    >>> meets([Condition(("price",), "lt", "5")], {"price": 4.5}), meets([Condition(("price",), "lt", "5")], {})
+    (True, False)
+    """
+    return all(_meets(each, metadata) for each in conditions)
+
+
+def _meets(condition: Condition, metadata: Any) -> bool:
+    value = metadata
+    for name in condition.path:
+        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    operand = _operand(condition.operand)
+    match condition.operator:
+        case "eq":
+            return _equal(value, operand)
+        case "ne":
+            return not _equal(value, operand)
+        case "in":
+            return any(_equal(value, one) for one in operand)
+        case "nin":
+            return not any(_equal(value, one) for one in operand)
+        case _:
+            return _ordered(condition.operator, value, operand)
+
+
+@lru_cache(maxsize=256)
+def _operand(encoded: str) -> Any:
+    return msgspec.json.decode(encoded)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Equality as JSON has it: true is not 1."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    return bool(a == b)
+
+
+def _ordered(operator: str, a: Any, b: Any) -> bool:
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (a, b))
+    if not numbers and not (isinstance(a, str) and isinstance(b, str)):
+        return False
+    match operator:
+        case "gt":
+            return bool(a > b)
+        case "gte":
+            return bool(a >= b)
+        case "lt":
+            return bool(a < b)
+        case _:
+            return bool(a <= b)
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +132,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     min_confidence: float | None = None
     """Effective confidence at `now`: confidence * exp(-decay * days since last evidence)."""
     min_importance: float | None = None
+    metadata: tuple[Condition, ...] = ()
+    keys: tuple[str, ...] = ()
     now: float = 0.0
     decay_per_day: float = 0.0
     """0: age costs nothing. A policy that was chosen by name sets another rate."""
@@ -117,6 +192,10 @@ if TYPE_CHECKING:
             """The length of those vectors; 0 when there are none."""
             ...
 
+        def admitted(self, rows: Sequence[int], where: Filter) -> set[int]:
+            """Those of the rows that pass a filter: asked for conditions of which the index holds nothing."""
+            ...
+
         def identity(self) -> str:
             """Changes when the file is replaced by another bank: segments of another identity are not used."""
             ...
@@ -146,6 +225,7 @@ class Asking(msgspec.Struct, frozen=True):
     preset: str | None
     config: RecallConfig | Mapping[str, object] | None
     expand: bool | Expand | ExpandOptions | None
+    metadata: Mapping[str, Any] | None = None
 
     def most(self, deployed: Mapping[str, Any]) -> int:
         """The number of hits wanted at most; `deployed` is the config of the bank."""
@@ -173,6 +253,7 @@ class Asking(msgspec.Struct, frozen=True):
             valid_at=self.valid_at,
             min_confidence=self.min_confidence,
             min_importance=self.min_importance,
+            metadata=self.metadata,
             current=True,
         )
         if usual.get("tags"):
@@ -196,6 +277,8 @@ def checked_filter(
     valid_at: Time | None = None,
     min_confidence: object = None,
     min_importance: object = None,
+    metadata: object = None,
+    key: object = None,
     current: bool = False,
     **_others: object,
 ) -> Filter:
@@ -224,8 +307,51 @@ def checked_filter(
         min_importance=None
         if min_importance is None
         else clean_number("min_importance", min_importance, 0.0, 1.0),
+        metadata=() if metadata is None else clean_conditions("metadata", metadata, settings),
+        keys=() if key is None else _several("key", key, KEY_LIMIT),
         now=now,
     )
+
+
+def clean_conditions(field: str, value: Any, settings: Settings) -> tuple[Condition, ...]:
+    """Conditions on metadata from a mapping of keys to values, or to operators: see `OPERATORS`.
+
+    A mapping inside that holds no operator leads further in: `{"order": {"paid": True}}`.
+    """
+    if not isinstance(value, Mapping):
+        raise WrongTypeError(f"{field} must be a mapping, got {type(value).__name__}", field=field)
+    return tuple(_conditions(field, clean_metadata(field, value, settings.metadata_limit), ()))
+
+
+def _conditions(field: str, value: dict[str, Any], path: tuple[str, ...]) -> Iterator[Condition]:
+    for name, wanted in value.items():
+        here = (*path, name)
+        if not isinstance(wanted, dict):
+            yield _condition(here, "eq", wanted)
+            continue
+        inner = cast("dict[str, Any]", wanted)
+        signs = [key for key in inner if key.startswith("$")]
+        if not signs and inner:
+            yield from _conditions(field, inner, here)
+            continue
+        if not inner:
+            yield _condition(here, "eq", inner)
+        for sign, operand in inner.items():
+            known = tuple(f"${each}" for each in OPERATORS)
+            if sign not in known:
+                raise InvalidInputError(
+                    f"{field}.{'.'.join(here)} holds {sign!r}, which is no operator; {did_you_mean(sign, known)}",
+                    field=field,
+                )
+            several = sign in ("$in", "$nin")
+            if several != isinstance(operand, list) and (several or sign not in ("$eq", "$ne")):
+                needs = "a list" if several else "a number or a text"
+                raise WrongTypeError(f"{field}.{'.'.join(here)}: {sign} needs {needs}", field=field)
+            yield _condition(here, sign[1:], operand)
+
+
+def _condition(path: tuple[str, ...], operator: str, operand: Any) -> Condition:
+    return Condition(path, cast("Operator", operator), msgspec.json.encode(operand).decode())
 
 
 def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None = None) -> tuple[str, ...]:
@@ -313,7 +439,7 @@ def _admitted(where: Filter, row: Facets | Memory, scope: tuple[str | None, str 
     if where.scope is None:
         return True
     asked = (where.scope.user, where.scope.project, where.scope.session)
-    if all(wanted in ("*", part) for part, wanted in zip(scope, asked, strict=True)):
+    if all(part_admits(wanted, part) for part, wanted in zip(scope, asked, strict=True)):
         return True
     return where.include_shared and scope == (None, None, None)
 
@@ -321,6 +447,10 @@ def _admitted(where: Filter, row: Facets | Memory, scope: tuple[str | None, str 
 def admits_memory(where: Filter, memory: Memory) -> bool:
     """True if a memory passes a whole filter."""
     if not _admitted(where, memory, (memory.scope.user, memory.scope.project, memory.scope.session)):
+        return False
+    if where.keys and memory.key not in where.keys:
+        return False
+    if where.metadata and not meets(where.metadata, memory.metadata):
         return False
     t = where.valid_at
     if t is not None:

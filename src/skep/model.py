@@ -38,18 +38,34 @@ RELATIONS: tuple[str, ...] = (
     "entails",
 )
 """The relations the engine knows beside them and a user may link by; any other word will do as well."""
+ANCHORS_GONE = "anchors_gone"
+"""The key of metadata that says in words what of the things that a memory names is gone or changed."""
 ANY = "*"
 """In a scope that is asked for: any value of this part."""
+BELOW = "/*"
+"""At the end of a part that is asked for: what stands before it, and any path below."""
 
 
 class Scope(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """The user, project and session that a memory is for. Any may be absent; a scope with none is shared."""
+    """The user, project and session that a memory is for. Any may be absent; a scope with none is shared.
+
+    A part may be a path. A namespace, a tuple of free parts, is the path of a project: see `namespace_path`.
+    """
 
     user: str | None = None
     project: str | None = None
     session: str | None = None
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """The parts of the project, as a tuple.
+
+        >>> Scope(project="docs/2026").namespace, Scope(user="ana").namespace
+        (('docs', '2026'), ())
+        """
+        return () if self.project is None else namespace_parts(self.project)
 
     @property
     def shared(self) -> bool:
@@ -63,11 +79,13 @@ class Scope(
         (True, False)
         >>> Scope(user="ana", project="*").admits(Scope(user="ana", project="x"))
         True
+        >>> [Scope(project="docs/*").admits(Scope(project=name)) for name in ("docs", "docs/2026", "docs2")]
+        [True, True, False]
         """
         return (
-            self.user in (ANY, other.user)
-            and self.project in (ANY, other.project)
-            and self.session in (ANY, other.session)
+            part_admits(self.user, other.user)
+            and part_admits(self.project, other.project)
+            and part_admits(self.session, other.session)
         )
 
     def apart(self, other: Scope) -> bool:
@@ -81,9 +99,51 @@ class Scope(
         )
 
 
+def part_admits(asked: str | None, held: str | None) -> bool:
+    """True if one part of a scope that is asked for admits that of a memory."""
+    if asked in (held, ANY):
+        return True
+    if asked is None or held is None or not asked.endswith(BELOW):
+        return False
+    return held == asked.removesuffix(BELOW) or held.startswith(asked[:-1])
+
+
+def is_pattern(part: str | None) -> bool:
+    """True if a part of a scope that is asked for stands for several."""
+    return part is not None and (part == ANY or part.endswith(BELOW))
+
+
+def namespace_path(parts: Iterable[str]) -> str:
+    """A namespace as a path. Slashes, percent signs, stars and what cannot be seen are written as `%` and a number.
+
+    >>> namespace_path(["docs", "a/b", "*"])
+    'docs/a%2Fb/%2A'
+    """
+    return "/".join("".join(map(_escaped, part)) for part in parts)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() and character not in "%/*" and not (character.isspace() and character != " "):
+        return character
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def namespace_parts(path: str) -> tuple[str, ...]:
+    """The parts of a path that `namespace_path` wrote.
+
+    >>> namespace_parts("docs/a%2Fb/%2A")
+    ('docs', 'a/b', '*')
+    """
+    if "%" not in path:
+        return tuple(path.split("/"))
+    from urllib.parse import unquote
+
+    return tuple(unquote(part, errors="surrogatepass") for part in path.split("/"))
+
+
 SHARED = Scope()
-ScopeLike = Scope | Mapping[str, str | None]
-"""A scope as a caller may give it."""
+ScopeLike = Scope | Mapping[str, str | None] | Sequence[str]
+"""A scope as a caller may give it; a list or tuple of free parts is a namespace."""
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
@@ -122,6 +182,10 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     metadata: dict[str, Any] = {}
     embedder: str | None = None
     """The fingerprint its vector was made with; None while it waits to be embedded."""
+    key: str | None = None
+    """The caller's own name for it; in one scope, one memory that stands has it."""
+    version: int = 1
+    """Rises with every change of what it says, with every retraction and replacement, and with every undo of one."""
 
     @property
     def created(self) -> datetime:
@@ -211,11 +275,11 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of `remember`: `action` is stored, superseded or confirmed."""
+    """The result of `remember`: `action` is stored, superseded, confirmed or, by its key, revised."""
 
     memory: Memory
     conflicts: tuple[Conflict, ...] = ()
-    action: Literal["stored", "superseded", "confirmed"] = "stored"
+    action: Literal["stored", "superseded", "confirmed", "revised"] = "stored"
     redactions: tuple[str, ...] = ()
     reason: str = ""
     """Why conflicts were looked for by words alone; empty where meaning counted as well, or none were looked for."""
@@ -229,7 +293,8 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     signals: dict[str, float] = {}
     ranks: dict[str, int] = {}
     flags: tuple[str, ...] = ()
-    """Among disagreement, conflict, outdated, replaces (a memory it replaced matches), stale, pending, expanded."""
+    """Among disagreement, conflict, outdated, replaces (a memory it replaced matches), stale, gone (what it
+    names is), pending, expanded."""
     level: str = "weak"
     """How likely it answers the question: strong, likely or weak."""
     updated_by: str | None = None
@@ -254,6 +319,8 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
                 line += f"; replaces {self.replaced}"
             elif flag == "outdated" and self.updated_by:
                 line += f"; outdated, updated by {self.updated_by}"
+            elif flag == "gone":
+                line += "; " + "; ".join(self.memory.metadata.get(ANCHORS_GONE) or ("what it names is gone",))
             elif flag == "disagreement":
                 line += "; words and meaning disagree about it"
             elif flag != "conflict":

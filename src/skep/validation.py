@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +24,7 @@ from skep.errors import (
     WrongTypeError,
     did_you_mean,
 )
-from skep.model import ANY, KINDS, Scope
+from skep.model import ANY, BELOW, KINDS, Scope, is_pattern, namespace_path
 from skep.private_parts import marked, public, refuse_deep, without_private
 from skep.runtime import lazy
 
@@ -140,9 +140,10 @@ REVISABLE = (
     "valid_to",
     "ttl",
     "metadata",
+    "key",
 )
 CLEARED: dict[str, Any] = {
-    **dict.fromkeys(("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl")),
+    **dict.fromkeys(("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl", "key")),
     "scope": {},
     "tags": [],
     "metadata": {},
@@ -418,27 +419,48 @@ def clean_scope(field: str, value: Any, limit: int, *, asked: bool = False) -> S
         parts = cast("Mapping[str, Any]", value)
         refuse_unknown(parts, Scope.__struct_fields__, field)
         value = Scope(**parts)
+    elif isinstance(value, list | tuple):
+        value = _namespace(field, cast("Sequence[Any]", value), asked=asked)
     if not isinstance(value, Scope):
         raise WrongTypeError(
-            f"{field} must be a mapping with user, project or session, got {type(value).__name__}",
+            f"{field} must be a mapping with user, project or session, or a list of the parts of a namespace,"
+            f" got {type(value).__name__}",
             field=field,
         )
     for part in Scope.__struct_fields__:
         if (text := getattr(value, part)) is None:
             continue
-        plain = clean_line(f"{field}.{part}", text, limit)
+        plain = clean_line(f"{field}.{part}", text, max(limit, PATH_LIMIT) if "/" in text else limit)
         value = value if plain is text else msgspec.structs.replace(value, **{part: plain})
         if marked(text) and not asked:
             raise InvalidInputError(
                 f"{field}.{part} is marked <private>, which is never stored; name it in the clear, or leave it out",
                 field=field,
             )
-        if text == ANY and not asked:
+        if is_pattern(text) and not asked:
             raise InvalidInputError(
-                f"{field}.{part} is {ANY!r}, which is only for asking; leave it out to share the memory",
+                f"{field}.{part} is {text!r}, which is only for asking; leave it out to share the memory",
                 field=field,
             )
     return value
+
+
+def _namespace(field: str, parts: Sequence[Any], *, asked: bool) -> Scope:
+    """The scope of a namespace; a star at the end of one that is asked for stands for whatever is below."""
+    for part in parts:
+        if not isinstance(part, str):
+            raise WrongTypeError(
+                f"{field} must hold the parts of a namespace as texts, got {type(part).__name__}", field=field
+            )
+        if not part:
+            raise EmptyTextError(f"{field} holds an empty part; leave it out", field=field)
+    below = bool(parts) and parts[-1] == ANY
+    if below and not asked:
+        raise InvalidInputError(
+            f"{field} ends with {ANY!r}, which is only for asking; leave it out", field=field
+        )
+    path = namespace_path(parts[:-1] if below else parts)
+    return Scope(project=(f"{path}{BELOW}" if path else ANY) if below else path or None)
 
 
 def clean_sources(field: str, value: Any, settings: Settings) -> tuple[str, ...]:
@@ -494,6 +516,22 @@ def _title(field: str, value: Any, settings: Settings) -> str:
 
 def _label(field: str, value: Any, settings: Settings) -> str:
     return public_line(field, value, settings.label_limit)
+
+
+PATH_LIMIT = 500
+"""Characters of a path that stands for one part of a scope."""
+KEY_LIMIT = 1024
+"""Characters of a key that a caller chooses."""
+
+
+def _key(field: str, value: Any, _settings: Settings) -> str:
+    text = clean_line(field, value, KEY_LIMIT)
+    if marked(text):
+        raise InvalidInputError(
+            f"{field} is marked <private>, which is never stored; name it in the clear, or leave it out",
+            field=field,
+        )
+    return text
 
 
 def _scope(field: str, value: Any, settings: Settings) -> Scope:
@@ -552,6 +590,7 @@ _CHECKS: dict[str, Check] = {
     "ttl": _ttl,
     "evidence": clean_sources,
     "metadata": _metadata,
+    "key": _key,
 }
 _LIMITS: dict[Check, str] = {_text: "text_limit", _title: "title_limit", _label: "label_limit"}
 REMEMBER_KEYS = tuple(_CHECKS)

@@ -94,6 +94,7 @@ def reads(bank: Bank, scope: Scope, shared: bool) -> dict[str, Callable[[], Any]
         "path": lambda: [tried(lambda i, other=other, **o: bank.path(i, other, **o)) for other in ids],
         "recommend": lambda: bank.recommend("the common note", 20, **asked),
         "outcomes": lambda: (bank.outcomes(**asked), tried(bank.outcomes)),
+        "scopes": lambda: sorted(map(str, bank.scopes(**asked))),
         "stats": lambda: bank.stats(**asked),
         "utility": lambda: bank.utility(**asked),
     }

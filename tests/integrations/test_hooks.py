@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,16 +12,21 @@ from typing import Any
 
 import apsw
 import pytest
+from benchmarks.action_replay import replay
 
 from skep.bank.bank import Bank
 from skep.config import Settings
 from skep.errors import NotABankError
+from skep.integrations.before_action import action_of, speaks_to
 from skep.integrations.capture import capture, episodes
 from skep.integrations.capture import run as keep
-from skep.integrations.hooks import Payload, Turn, opening, read_turns, respond, speaks_to, without_private
+from skep.integrations.hooks import Payload, Session, opening, respond
+from skep.integrations.transcripts import Turn, read_turns, without_private
 from skep.storage.sqlite_store import SqliteStore
 
 NOW = 1_790_000_000.0
+ENVIRON: dict[str, str] = {}
+"""What a test adds to the environment of a hook."""
 
 
 @pytest.fixture
@@ -36,7 +42,8 @@ def bank_path(tmp_path: Path) -> Path:
 
 def run(bank: Path, event: str, client: str = "claude-code", **fields: Any) -> str:
     payload = {"hook_event_name": event, "session_id": "s1", "cwd": str(bank.parent), **fields}
-    said = respond(client, json.dumps(payload).encode(), bank=str(bank), environ={}, now=NOW + 60)
+    environ = {"HOME": str(bank.parent), **ENVIRON}
+    said = respond(client, json.dumps(payload).encode(), bank=str(bank), environ=environ, now=NOW + 60)
     if said in ("", "{}"):
         return said
     output = json.loads(said)["hookSpecificOutput"]
@@ -99,7 +106,7 @@ def test_the_start_of_a_session_reads_no_more_of_a_larger_bank(tmp_path: Path) -
             return True
 
         store.connection.db.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
-        assert opening(store, NOW + 60).count("note") == 6
+        assert opening(store, Session(client="x"), NOW + 60).count("note") == 6
         store.connection.db.trace_v2(0, None)
         store.close()
         steps[size] = sum(seen)
@@ -193,23 +200,134 @@ def test_a_damaged_bank_does_not_stop_a_prompt(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
 
 
-def test_a_hook_needs_neither_numpy_nor_the_index(tmp_path: Path) -> None:
+def test_an_action_needs_neither_numpy_nor_the_index(tmp_path: Path) -> None:
     bank_path = tmp_path / "bank.skep"
     with Bank.open(bank_path) as bank:
-        bank.remember("The staging database runs PostgreSQL 16 on port 5433")
+        bank.remember("`git push --force` deleted the commits of two colleagues")
     code = (
         "import sys; from skep.integrations.hooks import main; main(sys.argv[1:]); "
         "sys.exit(any(name in sys.modules for name in ('numpy', 'skep.bank.bank', 'click', 'subprocess')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "claude-code", "--bank", str(bank_path)],
-        input=b'{"hook_event_name": "UserPromptSubmit", "prompt": "which port does the staging database use"}',
+        input=b'{"hook_event_name": "PreToolUse", "tool_input": {"command": "git push --force origin main"}}',
         capture_output=True,
         check=False,
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)},
     )
 
     assert done.returncode == 0, done.stderr
     assert b"additionalContext" in done.stdout
+
+
+def test_what_is_for_one_user_or_project_reaches_no_other_prompt(
+    bank_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = "Which salary was agreed with the agency for the staging database port?"
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        bank.remember("The salary agreed with the agency is 7100 euros", scope={"user": "ana"})
+        bank.remember("The sandbox database listens on port 6001", scope={"project": bank_path.parent.name})
+        bank.remember("The archive database listens on port 6002", scope={"project": "other"})
+    assert "7100" not in run(bank_path, "UserPromptSubmit", prompt=asked)
+    monkeypatch.setitem(ENVIRON, "SKEP_USER", "ana")
+    assert "7100" in run(bank_path, "UserPromptSubmit", prompt="Which salary was agreed with the agency?")
+    monkeypatch.setitem(ENVIRON, "SKEP_USER", "bob")
+    assert "7100" not in run(bank_path, "UserPromptSubmit", prompt="Which salary was agreed with the agency?")
+    (bank_path.parent / ".git").mkdir()
+    assert "6001" in run(
+        bank_path, "UserPromptSubmit", prompt="Which port does the sandbox database listen on?"
+    )
+    assert "6002" not in run(
+        bank_path, "UserPromptSubmit", prompt="Which port does the archive database listen on?"
+    )
+
+
+def test_a_block_says_that_it_is_a_sample_and_names_ids(bank_path: Path) -> None:
+    told = run(bank_path, "UserPromptSubmit", prompt="Which port does the staging database use?")
+    with Bank.open(bank_path) as bank:
+        memory = bank.find("PostgreSQL").memories[0]
+    assert "a sample" in told
+    assert "`recall`" in told
+    assert f"[{memory.id}]" in told
+
+
+def test_a_turn_is_not_told_what_was_said_in_its_own_session(bank_path: Path) -> None:
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        bank.remember("The proxy of the lab is called Otter", source="claude-code:s1/u1", kind="episode")
+    assert "Otter" not in run(bank_path, "UserPromptSubmit", prompt="What is the proxy of the lab called?")
+    assert "Otter" in run(
+        bank_path, "UserPromptSubmit", prompt="What is the proxy of the lab called?", session_id="s2"
+    )
+
+
+FORCE = "`git push --force` on main deleted the commits of two colleagues; use --force-with-lease"
+
+
+def act(bank: Path, event: str = "PreToolUse", client: str = "claude-code", **fields: Any) -> str:
+    return run(bank, event, client, **fields)
+
+
+def test_an_action_is_told_of_the_failure_that_it_would_repeat_once(bank_path: Path) -> None:
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        bank.remember(FORCE)
+        bank.remember("git is configured with the work address")
+    again = {"command": "cd app && git push --force origin main"}
+    for quiet in ("git push origin main", "git push --force-with-lease origin main", "git status", "ls -la"):
+        assert act(bank_path, tool_input={"command": quiet}) == ""
+    told = act(bank_path, tool_input=again)
+    assert told.count("\n- [") == 1
+    assert "two colleagues" in told
+    assert act(bank_path, tool_input=again) == ""
+    assert "two colleagues" in act(bank_path, tool_input=again, session_id="s2")
+
+
+def test_failures_come_before_rules(bank_path: Path) -> None:
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        bank.remember("`alembic upgrade head` failed when two branches were open")
+        bank.remember("Always run `alembic upgrade head` before the tests")
+    assert "failed" in act(bank_path, tool_input={"command": "alembic upgrade head"})
+
+
+def test_a_file_is_known_by_the_end_of_its_path_and_a_symbol_by_its_name(bank_path: Path) -> None:
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        bank.remember("src/auth/session.py: a cookie without a path broke the login")
+        bank.remember("Never call reset_cache() in a request")
+        bank.remember("The team keeps README.md short, never more than a page")
+    edit = {"file_path": "/home/u/shop/src/auth/session.py", "old_string": "a", "new_string": "b"}
+    assert "login" in act(bank_path, tool_input=edit)
+    other = {"file_path": "/w/views.py", "content": "def post():\n    reset_cache()"}
+    assert "reset_cache" in act(bank_path, tool_input=other)
+    assert act(bank_path, tool_input={"file_path": "/w/README.md", "content": "# Shop"}) == ""
+    assert (
+        act(bank_path, tool_input={"file_path": "/w/auth/session.py", "content": ""}, session_id="s3") == ""
+    )
+
+
+def test_an_error_is_told_what_was_learnt_of_it(bank_path: Path) -> None:
+    with Bank.open(bank_path, now=lambda: NOW) as bank:
+        bank.remember("'database is locked' means that the worker still runs; stop it")
+    error = "Traceback:\nsqlite3.OperationalError: database is locked"
+    command = {"command": "make migrate"}
+    assert "worker" in act(bank_path, "PostToolUseFailure", tool_input=command, error=error)
+    output = {"llmContent": f"Exit Code: 1\n{error}"}
+    assert "worker" in act(
+        bank_path, "AfterTool", "gemini", tool_input=command, tool_response=output, session_id="g"
+    )
+    for fine in ({"llmContent": "Exit Code: 0"}, {}):
+        assert act(bank_path, "AfterTool", "gemini", tool_input=command, tool_response=fine) == "{}"
+
+
+def test_a_command_is_read_whatever_stands_before_it() -> None:
+    line = "FOO=1 sudo /usr/bin/git push && (cd x; npm  test) | tee log"
+    assert [words[0] for words in action_of({"command": line}).commands] == ["git", "(cd", "npm", "tee"]
+    assert action_of({"command": ["bash", "-lc", "git push"]}).commands == (("git", "push"),)
+
+
+def test_scripted_sessions_are_warned_in_time_and_left_in_peace(tmp_path: Path) -> None:
+    found = replay(tmp_path)
+    assert found["in_time"] >= 0.9
+    assert found["disturbed"] <= 0.02
+    assert found["misled"] <= 0.02
 
 
 @pytest.mark.parametrize("arguments", [[], ["emacs"], ["claude-code", "--what"], ["codex", "extra", "words"]])

@@ -15,6 +15,7 @@ from skep.errors import ConfigError, NotFoundError
 from skep.integrations import config_files
 from skep.integrations.clients import (
     CLIENTS,
+    HOOKED,
     Place,
     client,
     edits,
@@ -115,7 +116,7 @@ def test_hooks_of_others_stay_and_an_older_one_of_ours_is_replaced(place: Place)
     assert settings["model"] == "x"
     assert settings["hooks"]["SessionStart"][0] == other
     assert len(settings["hooks"]["SessionStart"]) == 2
-    assert set(settings["hooks"]) == {"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"}
+    assert set(settings["hooks"]) == {event for event, _timeout, _tools in HOOKED["claude-code"]}
     uninstall("claude-code", place)
     assert json.loads(file.read_text()) == {"hooks": {"SessionStart": [other]}, "model": "x"}
 

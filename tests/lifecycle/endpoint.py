@@ -6,6 +6,20 @@ import json
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+from skep.llm.chat_services import OPENAI_CHAT
+from skep.llm.language_model import LLM, CommandSource, ServiceSource
+
+
+def behind(url: str, *, key: str | None = None, price_per_million: float = 0.0, timeout: float = 60.0) -> LLM:
+    """The model behind an address; it does not wait between tries."""
+    source = ServiceSource(OPENAI_CHAT, key, url)
+    return LLM(source, "m", price=price_per_million, timeout=timeout, sleep=lambda _seconds: None)
+
+
+def program(words: list[str]) -> LLM:
+    """A program that stands for a model."""
+    return LLM(CommandSource(words))
+
 
 class Server:
     """A server that gives prepared answers, the last one again and again."""

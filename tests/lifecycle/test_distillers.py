@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.lifecycle.endpoint import Server
+from tests.lifecycle.endpoint import Server, behind, program
 from tests.lifecycle.test_lease import doubtful
 
 from skep.bank.bank import Bank
 from skep.cli.app import app
 from skep.errors import ConfigError, DistilError
-from skep.lifecycle.judge import Endpoint, EndpointJudge
+from skep.lifecycle.judge import LLMJudge
 from skep.lifecycle.maintain import MaintainConfig
-from skep.lifecycle.summarise import CommandDistiller, EndpointDistiller, prompt_for, read_answer
+from skep.lifecycle.summarise import Distiller, prompt_for, read_answer
 
 SAID = ("The customer asked for invoices in PDF format", "Deploying on Friday broke the login page")
 EXTRACT = MaintainConfig(steps=("embed", "extract"))
@@ -47,7 +47,7 @@ def told(bank: Bank) -> None:
 
 def test_one_call_words_every_cluster(bank: Bank, model: list[str]) -> None:
     told(bank)
-    distil = CommandDistiller(model)
+    distil = Distiller(program(model))
     report = bank.maintain(EXTRACT, distil=distil)
     assert {fact.text for fact in bank.find(kind="fact")} == {"said 1", "said 2"}
     assert Path(model[2]).read_text() == "x"
@@ -56,7 +56,7 @@ def test_one_call_words_every_cluster(bank: Bank, model: list[str]) -> None:
 
 def test_what_an_answer_leaves_out_is_asked_for_once_more(bank: Bank, model: list[str]) -> None:
     told(bank)
-    bank.maintain(EXTRACT, distil=CommandDistiller([*model, "1"]))
+    bank.maintain(EXTRACT, distil=Distiller(program([*model, "1"])))
     assert sorted(fact.text for fact in bank.find(kind="fact")) == ["said 1", "said 2"]
     assert Path(model[2]).read_text() == "xx"
 
@@ -67,18 +67,18 @@ def test_what_was_answered_is_kept_when_the_second_call_fails(
     told(bank)
     script = tmp_path / "model.py"
     script.write_text(ANSWERS + "\nsys.exit(calls.read_text() != 'x')\n")
-    bank.maintain(EXTRACT, distil=CommandDistiller([*model, "1"]))
+    bank.maintain(EXTRACT, distil=Distiller(program([*model, "1"])))
     assert [fact.text for fact in bank.find(kind="fact")] == ["said 2"]
     assert Path(model[2]).read_text() == "xx"
 
 
 def test_what_the_limit_does_not_allow_waits_for_the_next_run(bank: Bank, model: list[str]) -> None:
     told(bank)
-    one = CommandDistiller(model)
+    one = Distiller(program(model))
     enough = next(
-        n for n in range(1000) if CommandDistiller(model, max_tokens=n).fitting([[SAID[0], SAID[0]]])
+        n for n in range(1000) if Distiller(program(model), max_tokens=n).fitting([[SAID[0], SAID[0]]])
     )
-    report = bank.maintain(EXTRACT, distil=CommandDistiller(model, max_tokens=enough + 20))
+    report = bank.maintain(EXTRACT, distil=Distiller(program(model), max_tokens=enough + 20))
     assert report.steps[-1].note == "the limit allows asking about 1 of 2 clusters; the others wait"
     assert len(list(bank.find(kind="fact"))) == 1
     bank.maintain(EXTRACT, distil=one)
@@ -97,10 +97,10 @@ def test_a_program_that_fails_is_told_and_asked_again(
     bank: Bank, model: list[str], code: str, why: str
 ) -> None:
     told(bank)
-    note = bank.maintain(EXTRACT, distil=CommandDistiller([sys.executable, "-c", code])).steps[-1].note
+    note = bank.maintain(EXTRACT, distil=Distiller(program([sys.executable, "-c", code]))).steps[-1].note
     assert why in note
     assert note.endswith("the next run asks again")
-    bank.maintain(EXTRACT, distil=CommandDistiller(model))
+    bank.maintain(EXTRACT, distil=Distiller(program(model)))
     assert len(list(bank.find(kind="fact"))) == 2
 
 
@@ -138,7 +138,7 @@ def worded(*texts: str) -> str:
 def test_an_endpoint_words_every_cluster_in_one_request(bank: Bank, endpoint: Server) -> None:
     told(bank)
     endpoint.says(worded("said 1", "said 2"), usage={"total_tokens": 500})
-    distil = EndpointDistiller(Endpoint(endpoint.url, "m", key="secret", price_per_million=2000.0))
+    distil = Distiller(behind(endpoint.url, key="secret", price_per_million=2000.0))
     report = bank.maintain(EXTRACT, distil=distil)
     assert {fact.text for fact in bank.find(kind="fact")} == {"said 1", "said 2"}
     assert [asked["model"] for asked in endpoint.asked] == ["m"]
@@ -147,12 +147,12 @@ def test_an_endpoint_words_every_cluster_in_one_request(bank: Bank, endpoint: Se
 
 def test_money_limits_what_an_endpoint_is_asked(bank: Bank, endpoint: Server) -> None:
     told(bank)
-    dear = Endpoint(endpoint.url, "m", price_per_million=1000.0)
-    report = bank.maintain(EXTRACT, distil=EndpointDistiller(dear, max_money=0.01))
+    dear = behind(endpoint.url, price_per_million=1000.0)
+    report = bank.maintain(EXTRACT, distil=Distiller(dear, max_money=0.01))
     assert endpoint.asked == []
     assert report.steps[-1].note == "the limit allows asking about 0 of 2 clusters; the others wait"
     endpoint.says(worded("said 1", "said 2"))
-    bank.maintain(EXTRACT, distil=EndpointDistiller(dear, max_money=1.0))
+    bank.maintain(EXTRACT, distil=Distiller(dear, max_money=1.0))
     assert len(list(bank.find(kind="fact"))) == 2
 
 
@@ -161,8 +161,8 @@ def test_what_the_model_spent_is_not_spent_again_by_the_judge(bank: Bank, endpoi
     doubtful(bank, 1)
     endpoint.says(worded("said 1", "said 2"), usage={"total_tokens": 1990})
     config = MaintainConfig(steps=("embed", "extract", "conflicts", "judge"), max_tokens=2000)
-    model = EndpointDistiller(Endpoint(endpoint.url, "m"), max_tokens=2000)
-    report = bank.maintain(config, distil=model, judge=EndpointJudge(endpoint.url, "m"))
+    model = Distiller(behind(endpoint.url), max_tokens=2000)
+    report = bank.maintain(config, distil=model, judge=LLMJudge(behind(endpoint.url)))
     assert len(endpoint.asked) == 1
     assert "allow asking about 0 of " in report.steps[-1].note
 
@@ -173,21 +173,21 @@ def test_an_endpoint_that_answers_nonsense_is_told_paid_and_asked_again(
 ) -> None:
     told(bank)
     endpoint.answers = [answer]
-    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    report = bank.maintain(EXTRACT, distil=Distiller(behind(endpoint.url)))
     assert report.steps[-1].note.endswith("the next run asks again")
     assert report.spent_tokens > 100
     endpoint.says(worded("said 1", "said 2"))
-    bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    bank.maintain(EXTRACT, distil=Distiller(behind(endpoint.url)))
     assert len(list(bank.find(kind="fact"))) == 2
 
 
 def test_nobody_behind_the_address(bank: Bank) -> None:
     told(bank)
-    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint("http://127.0.0.1:9/", "m")))
+    report = bank.maintain(EXTRACT, distil=Distiller(behind("http://127.0.0.1:9/")))
     assert "did not answer" in report.steps[-1].note
     assert report.spent_tokens == 0
     with pytest.raises(ConfigError, match="is no address"):
-        Endpoint("localhost:80", "m")
+        behind("localhost:80")
 
 
 def test_an_endpoint_from_the_shell(tmp_path: Path, endpoint: Server) -> None:
@@ -214,18 +214,18 @@ def test_what_was_worded_before_a_failure_stays_and_the_rest_is_asked_for_again(
 ) -> None:
     told(bank)
     endpoint.says(worded("said 1"), "busy")
-    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    report = bank.maintain(EXTRACT, distil=Distiller(behind(endpoint.url)))
     assert [fact.text for fact in bank.find(kind="fact")] == ["said 1"]
     assert report.steps[-1].note.endswith("cannot be read (KeyError('texts')); the next run asks again")
     endpoint.says(worded("said 2"))
-    bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m")))
+    bank.maintain(EXTRACT, distil=Distiller(behind(endpoint.url)))
     assert {fact.text for fact in bank.find(kind="fact")} == {"said 1", "said 2"}
 
 
 def test_what_the_limit_kept_from_being_asked_for_once_more_waits(bank: Bank, endpoint: Server) -> None:
     told(bank)
     endpoint.says(worded("said 1"), usage={"total_tokens": 950})
-    report = bank.maintain(EXTRACT, distil=EndpointDistiller(Endpoint(endpoint.url, "m"), max_tokens=1000))
+    report = bank.maintain(EXTRACT, distil=Distiller(behind(endpoint.url), max_tokens=1000))
     assert len(endpoint.asked) == 1
     note = "the limit came before 1 clusters were worded; the next run asks again"
     assert report.steps[-1].note == note
@@ -237,11 +237,11 @@ def test_what_the_judge_has_spent_counts_for_the_model_that_distils(bank: Bank, 
         bank.remember(text, kind="episode", on_conflict="ignore")
     doubtful(bank, 1)
     endpoint.says('{"decisions": [{"pair": 1, "decision": "KEEP_BOTH"}]}', usage={"total_tokens": 9_990})
-    model = Endpoint(endpoint.url, "m")
+    model = behind(endpoint.url)
     report = bank.maintain(
         MaintainConfig(steps=("embed", "judge", "reflect"), max_tokens=10_000),
-        judge=EndpointJudge(endpoint.url, "m"),
-        distil=EndpointDistiller(model, max_tokens=10_000),
+        judge=LLMJudge(behind(endpoint.url)),
+        distil=Distiller(model, max_tokens=10_000),
     )
     assert report.spent_tokens == 9_990
     assert report.steps[-1].note == "the limit allows asking about 0 of 1 clusters; the others wait"

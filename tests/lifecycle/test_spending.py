@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from tests.lifecycle.endpoint import Server
+from tests.lifecycle.endpoint import Server, behind, program
 from tests.lifecycle.test_lease import doubtful
 
 from skep.bank.bank import Bank
-from skep.lifecycle.judge import Case, CommandJudge, EndpointJudge, Verdicts, fitting, prompt_for, read_answer
+from skep.lifecycle.judge import Case, LLMJudge, Verdicts, fitting, prompt_for, read_answer
 from skep.lifecycle.maintain import DEFAULT_STEPS, MaintainConfig
 from skep.lifecycle.maintenance_run import MaintainReport
 from skep.model import Memory
@@ -29,7 +29,7 @@ def noted(report: MaintainReport) -> str:
 def test_an_answer_that_cannot_be_read_costs_what_was_billed(bank: Bank, endpoint: Server) -> None:
     doubtful(bank, 1)
     endpoint.says("I cannot do that", usage={"total_tokens": 777})
-    judge = EndpointJudge(endpoint.url, "m", price_per_million=1000.0)
+    judge = LLMJudge(behind(endpoint.url, price_per_million=1000.0))
     report = bank.maintain(MaintainConfig(steps=("judge",), max_tokens=800), judge=judge)
     assert len(endpoint.asked) == 1
     assert (report.spent_tokens, report.spent_money) == (777, pytest.approx(0.777))
@@ -43,7 +43,7 @@ def test_an_answer_that_cannot_be_read_costs_what_was_billed(bank: Bank, endpoin
 def test_what_an_endpoint_does_not_say_is_estimated(bank: Bank, endpoint: Server, usage: object) -> None:
     doubtful(bank, 1)
     endpoint.says(KEEP, usage=usage)
-    report = bank.maintain(ONLY, judge=EndpointJudge(endpoint.url, "m"))
+    report = bank.maintain(ONLY, judge=LLMJudge(behind(endpoint.url)))
     assert report.queued == 0
     assert 100 < report.spent_tokens < 400
 
@@ -56,7 +56,7 @@ def test_an_endpoint_that_answers_nonsense_is_noted_and_the_other_steps_go_on(
 ) -> None:
     doubtful(bank, 1)
     endpoint.answers = [answer]
-    report = bank.maintain(judge=EndpointJudge(endpoint.url, "m"))
+    report = bank.maintain(judge=LLMJudge(behind(endpoint.url)))
     assert "both memories are kept" in noted(report)
     assert report.spent_tokens > 100
     assert [step.step for step in report.steps] == list(DEFAULT_STEPS)
@@ -66,7 +66,7 @@ def test_an_endpoint_that_answers_nonsense_is_noted_and_the_other_steps_go_on(
 def test_an_answer_of_an_unknown_shape_costs_what_was_billed(bank: Bank, endpoint: Server) -> None:
     doubtful(bank, 1)
     endpoint.answers = [b'{"error": "overloaded", "usage": {"prompt_tokens": 700, "completion_tokens": 77}}']
-    report = bank.maintain(ONLY, judge=EndpointJudge(endpoint.url, "m"))
+    report = bank.maintain(ONLY, judge=LLMJudge(behind(endpoint.url)))
     assert report.spent_tokens == 2 * 777
 
 
@@ -75,7 +75,7 @@ def test_a_judge_that_is_slow_has_read_the_question(bank: Bank) -> None:
     with_no_answer = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
     try:
         url = f"http://127.0.0.1:{with_no_answer.server_port}/"
-        report = bank.maintain(ONLY, judge=EndpointJudge(url, "m", timeout=0.05))
+        report = bank.maintain(ONLY, judge=LLMJudge(behind(url, timeout=0.05)))
         assert "did not answer in time" in noted(report)
         assert report.spent_tokens > 100
     finally:
@@ -87,7 +87,7 @@ def test_a_command_may_print_anything(bank: Bank, tmp_path: Path) -> None:
     script = tmp_path / "judge.sh"
     script.write_text("#!/bin/sh\ncat > /dev/null\nprintf '\\377\\376{}'\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    report = bank.maintain(judge=CommandJudge([str(script)]))
+    report = bank.maintain(judge=LLMJudge(program([str(script)])))
     assert "both memories" in noted(report)
     assert report.spent_tokens > 100
     assert [step.step for step in report.steps] == list(DEFAULT_STEPS)
@@ -128,7 +128,7 @@ def test_a_judge_of_any_making_cannot_stop_a_run(bank: Bank, answer: object) -> 
 def test_a_retry_that_succeeds_leaves_no_complaint(bank: Bank, endpoint: Server) -> None:
     doubtful(bank, 1)
     endpoint.says("I cannot do that", KEEP, usage={"total_tokens": 50})
-    report = bank.maintain(ONLY, judge=EndpointJudge(endpoint.url, "m"))
+    report = bank.maintain(ONLY, judge=LLMJudge(behind(endpoint.url)))
     assert (len(endpoint.asked), report.queued, report.spent_tokens) == (2, 0, 100)
     assert noted(report) == ""
 

@@ -11,6 +11,14 @@ from skep.config import Settings
 from skep.storage.memory_rows import searched_text
 from skep.storage.sqlite_store import SqliteStore
 
+TO_EIGHT = """
+ALTER TABLE kept_folds RENAME TO folds;
+DROP INDEX memories_key;
+DROP INDEX memories_project;
+ALTER TABLE memories DROP COLUMN key;
+ALTER TABLE memories DROP COLUMN version;
+PRAGMA user_version = 8;
+"""
 TO_SEVEN = """
 DROP INDEX event_log_place;
 ALTER TABLE event_log RENAME TO log;
@@ -108,7 +116,7 @@ WAITED = 7
 def make_older(path: Path, version: int) -> None:
     """Take a bank that nobody has open back to an earlier schema."""
     store = SqliteStore.open(path, Settings())
-    if version > 2:
+    if 2 < version < 8:
         with store.writing():
             newest = "SELECT row, title, text, tags, forgotten FROM memories ORDER BY row DESC LIMIT ?"
             for row, title, text, tags, forgotten in store.connection.rows(newest, (WAITED,)):
@@ -116,7 +124,9 @@ def make_older(path: Path, version: int) -> None:
                     store.tables.full_text.erase(row, searched_text(title, text), tags)
     store.close_as_one_file()
     connection = apsw.Connection(str(path))
-    connection.execute(TO_SEVEN)
+    connection.execute(TO_EIGHT)
+    if version <= 7:
+        connection.execute(TO_SEVEN)
     if version <= 6:
         connection.execute(TO_SIX)
     if version <= 5:

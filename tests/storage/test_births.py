@@ -33,6 +33,7 @@ EVERY: dict[str, Any] = {
     "ttl": 5e8,
     "evidence": ("x-1", "x-2"),
     "metadata": {"n": [1, 2]},
+    "key": "closing-day",
 }
 
 

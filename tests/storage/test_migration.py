@@ -47,7 +47,7 @@ def findings(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_an_older_bank_keeps_everything_and_goes_on(bank_path: Path, version: int) -> None:
     before = filled(bank_path)
     make_older(bank_path, version)
@@ -69,7 +69,7 @@ def test_an_older_bank_keeps_everything_and_goes_on(bank_path: Path, version: in
     assert findings(bank_path) == []
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_an_older_bank_that_cannot_be_changed_is_read_as_it_is(bank_path: Path, version: int) -> None:
     before = filled(bank_path)
     make_older(bank_path, version)
@@ -99,7 +99,7 @@ with Bank.open(sys.argv[1], embedder=HashingEmbedder(32), read_only=True) as ban
 """
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_who_reads_an_older_bank_reads_on_when_another_process_migrates_it(
     bank_path: Path, version: int
 ) -> None:

@@ -29,6 +29,7 @@ CHANGED: dict[str, Any] = {
     "valid_to": 1_900_000_000.0,
     "ttl": 5e8,
     "metadata": {"n": [1, 2]},
+    "key": "closing-day",
 }
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from skep.bank.bank_file import BankStatus
     from skep.bank.memory_bank import Changes, ExpandOptions
     from skep.bank.read import Page
+    from skep.bank.told_facts import Taught
     from skep.clock import Now
     from skep.config import Settings
     from skep.embedding.embedder import Embedder, Opener
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from skep.lifecycle.learn import Effect, Learned, Recommendation
     from skep.lifecycle.maintain import MaintainConfig
     from skep.lifecycle.maintenance_run import MaintainReport
+    from skep.llm.language_model import LLM
     from skep.model import (
         Conflict,
         Event,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         Recalled,
         Receipt,
         Remembered,
+        Scope,
         ScopeLike,
     )
     from skep.recall.memory_stream import Stream
@@ -134,6 +137,28 @@ class AsyncBank:
     async def salvage(cls, path: str | os.PathLike[str], target: str | os.PathLike[str]) -> tuple[int, int]:
         return await asyncio.to_thread(Bank.salvage, path, target)
 
+    async def add(
+        self,
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        source: str = "conversation",
+        llm: LLM | None = None,
+        redact: bool | str | Iterable[str] = "secrets",
+    ) -> Taught:
+        return await self._run(
+            self._bank.add,
+            messages,
+            user_id=user_id,
+            agent_id=agent_id,
+            run_id=run_id,
+            source=source,
+            llm=llm,
+            redact=redact,
+        )
+
     async def remember(
         self,
         text: str,
@@ -156,6 +181,7 @@ class AsyncBank:
         ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
@@ -181,6 +207,7 @@ class AsyncBank:
             ttl=ttl,
             evidence=evidence,
             metadata=metadata,
+            key=key,
             on_conflict=on_conflict,
             contradiction_fn=contradiction_fn,
             redact=redact,
@@ -195,8 +222,10 @@ class AsyncBank:
     ) -> list[Remembered]:
         return await self._run(self._bank.remember_many, items, on_conflict=on_conflict, progress=progress)
 
-    async def revise(self, memory_id: str, **changes: Unpack[Changes]) -> Memory:
-        return await self._run(self._bank.revise, memory_id, **changes)
+    async def revise(
+        self, memory_id: str, *, expected_version: int | None = None, **changes: Unpack[Changes]
+    ) -> Memory:
+        return await self._run(self._bank.revise, memory_id, expected_version=expected_version, **changes)
 
     async def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         return await self._run(self._bank.retract, memory_id, reason)
@@ -287,6 +316,8 @@ class AsyncBank:
         valid_at: Time | None = None,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | Iterable[str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
@@ -305,9 +336,16 @@ class AsyncBank:
             valid_at=valid_at,
             min_confidence=min_confidence,
             min_importance=min_importance,
+            metadata=metadata,
+            key=key,
             limit=limit,
             cursor=cursor,
         )
+
+    async def scopes(
+        self, scope: ScopeLike | None = None, *, include_shared: bool = False
+    ) -> dict[Scope, int]:
+        return await self._run(self._bank.scopes, scope, include_shared=include_shared)
 
     async def find_conflicts(
         self,
@@ -342,6 +380,7 @@ class AsyncBank:
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -367,6 +406,7 @@ class AsyncBank:
             include_shared=include_shared,
             min_confidence=min_confidence,
             min_importance=min_importance,
+            metadata=metadata,
             since=since,
             until=until,
             valid_at=valid_at,
@@ -394,6 +434,7 @@ class AsyncBank:
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -416,6 +457,7 @@ class AsyncBank:
             include_shared=include_shared,
             min_confidence=min_confidence,
             min_importance=min_importance,
+            metadata=metadata,
             since=since,
             until=until,
             valid_at=valid_at,

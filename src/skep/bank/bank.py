@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from skep.bank.bank_file import FileVerbs, refuse_database
 from skep.bank.history import PastVerbs
@@ -13,18 +13,21 @@ from skep.bank.read import ReadVerbs
 from skep.bank.upkeep import UpkeepVerbs
 from skep.bank.write import LinkVerbs, WriteVerbs
 from skep.clock import Now, system_now
-from skep.config import Settings, bank_file
+from skep.config import Settings, bank_file, bank_url
 from skep.embedding.embedder import Embedder, Opener, default_spec, open_embedder, spec_of
 from skep.engine.engine import Engine
 from skep.errors import SkepError, WrongTypeError
 from skep.model import html_table
 from skep.storage.sqlite_store import SqliteStore
-from skep.validation import clean_file, clean_flag
+from skep.validation import clean_file, clean_flag, clean_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from skep.bank.memory_bank import MemoryBank
+    from skep.bank.told_facts import Taught
+    from skep.llm.language_model import LLM
 
 
 class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
@@ -46,7 +49,8 @@ class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
 
         Args:
             path: The file. By default `SKEP_BANK`, the project's `.skep` folder if one is found upward, or the
-                user's data folder. `":memory:"` keeps everything in memory.
+                user's data folder. `":memory:"` keeps everything in memory. The address of a hub, such as
+                `"postgresql://db/team"`, opens the bank that several machines share.
             embedder: What turns text into vectors: an object, or a spec such as `"static"` or `"ollama:nomic"`.
                 By default the one the bank was made with; for a new bank, and for one made before there was a bundled
                 transformer, that transformer (`"minilm"`), or what the environment variable `SKEP_EMBEDDER` names.
@@ -71,6 +75,18 @@ class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
             raise WrongTypeError(
                 f"embedder must be an Embedder or a spec such as 'static', got {type(embedder).__name__}",
                 field="embedder",
+            )
+        url = bank_url(path, os.environ)
+        if url is not None:
+            return hub_opener()(
+                cls.open,
+                url,
+                embedder=embedder,
+                opener=opener,
+                settings=settings,
+                now=now,
+                create=create,
+                read_only=read_only,
             )
         named = path if path is None or path == "" else clean_file("path", path)
         where = ":memory:" if str(path) == ":memory:" else bank_file(named, os.environ, os.getcwd())
@@ -150,6 +166,45 @@ class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
             refuse_database(out, bank)
             return salvage(bank, out)
 
+    def add(
+        self,
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        run_id: str | None = None,
+        source: str = "conversation",
+        llm: LLM | None = None,
+        redact: bool | str | Iterable[str] = "secrets",
+    ) -> Taught:
+        """Learn from a conversation: each exchange is kept as an episode, and what it states becomes facts.
+
+        The same conversation again adds nothing. Without a model rules find the facts, and the result says so.
+
+        Args:
+            messages: A text, or messages like `{"role": "user", "content": "..."}`; `name` says who speaks.
+            user_id: Whom it is for: the user of its scope.
+            agent_id: Who learns it.
+            run_id: The session of its scope.
+            source: Where it comes from.
+            llm: The model that finds facts; see `open_llm` of `skep.llm`.
+            redact: What is taken out before anything is stored, as in `remember`.
+        """
+        from skep.bank.told_facts import teach, turns_of
+
+        scope = {key: value for key, value in (("user", user_id), ("session", run_id)) if value is not None}
+        return teach(
+            self,
+            turns_of(messages),
+            clean_text("source", source, 500),
+            llm=llm,
+            summed_up=False,
+            now=self.engine.now(),
+            scope=scope or None,
+            agent=agent_id,
+            redact=redact,
+        )
+
     def __repr__(self) -> str:
         if self.closed:
             return "Bank(closed)"
@@ -179,6 +234,18 @@ def _clean_clock(now: object) -> None:
         raise WrongTypeError(
             f"now must be a function that gives seconds, got {type(now).__name__}", field="now"
         )
+
+
+HUB_OPENER = "skep.hub.shared_bank:open_shared"
+"""Opens the bank at a hub. Rooms above this one are not imported here, so it is looked up by name when it is needed."""
+
+
+def hub_opener() -> Any:
+    """The function that `HUB_OPENER` names."""
+    import importlib
+
+    module, _, name = HUB_OPENER.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 OLD_DEFAULT = "static"

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Recalled,
         Receipt,
         Remembered,
+        Scope,
         ScopeLike,
     )
     from skep.recall.memory_stream import Stream
@@ -80,6 +81,7 @@ class Changes(TypedDict, total=False):
     valid_to: Time | None
     ttl: float | timedelta | None
     metadata: Mapping[str, Any] | None
+    key: str | None
 
 
 class ExpandOptions(TypedDict, total=False):
@@ -124,6 +126,7 @@ class MemoryBank(Protocol):
         ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
@@ -135,7 +138,9 @@ class MemoryBank(Protocol):
         on_conflict: OnConflict = "ignore",
         progress: Progress | None = None,
     ) -> list[Remembered]: ...
-    def revise(self, memory_id: str, **changes: Unpack[Changes]) -> Memory: ...
+    def revise(
+        self, memory_id: str, *, expected_version: int | None = None, **changes: Unpack[Changes]
+    ) -> Memory: ...
     def retract(self, memory_id: str, reason: str | None = None) -> Memory: ...
     def restore(self, memory_id: str, reason: str | None = None) -> Memory: ...
     def supersede(self, old: str, new: str, reason: str | None = None) -> Memory: ...
@@ -165,9 +170,12 @@ class MemoryBank(Protocol):
         valid_at: Time | None = None,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | Iterable[str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page: ...
+    def scopes(self, scope: ScopeLike | None = None, *, include_shared: bool = False) -> dict[Scope, int]: ...
     def recall(
         self,
         query: str,
@@ -181,6 +189,7 @@ class MemoryBank(Protocol):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -207,6 +216,7 @@ class MemoryBank(Protocol):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,

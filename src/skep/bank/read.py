@@ -11,7 +11,7 @@ from skep.bank.open_bank import OpenBank
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.filters import Asking
-from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled, ScopeLike, html_table
+from skep.model import CURRENT, STATUSES, Conflict, Memory, Ranked, Recalled, Scope, ScopeLike, html_table
 from skep.semantics import find_conflicts as conflict_search
 from skep.text.terms import query_terms
 from skep.validation import (
@@ -79,12 +79,15 @@ class ReadVerbs(OpenBank):
         valid_at: Time | None = None,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | Iterable[str] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
         """Memories that meet every condition, newest first, a page at a time. `text` asks for all of its words.
 
-        `status=None` finds every status.
+        `status=None` finds every status. `metadata` asks for values as in `recall`, `key` for the names that
+        callers gave.
         """
         where = self._filter(
             kind=kind,
@@ -99,6 +102,8 @@ class ReadVerbs(OpenBank):
             valid_at=valid_at,
             min_confidence=min_confidence,
             min_importance=min_importance,
+            metadata=metadata,
+            key=key,
         )
         limit = clean_count("limit", limit, 1, 10_000)
         text = clean_words("text", text, self._engine.settings.text_limit)
@@ -118,6 +123,10 @@ class ReadVerbs(OpenBank):
         )
         more = str(found[limit - 1][0]) if len(found) > limit else None
         return Page(memories=tuple(memory for _row, memory in found[:limit]), cursor=more)
+
+    def scopes(self, scope: ScopeLike | None = None, *, include_shared: bool = False) -> dict[Scope, int]:
+        """The scopes there are, and how many current memories are of each; with `scope`, of those it admits."""
+        return self._engine.scopes(self._filter(scope=scope, include_shared=include_shared))
 
     def find_conflicts(
         self,
@@ -173,6 +182,7 @@ class ReadVerbs(OpenBank):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -195,10 +205,13 @@ class ReadVerbs(OpenBank):
             tags: Only memories with all of these tags; a list among them asks for at least one of its tags.
             domain: Only this domain.
             agent: Only what this agent wrote.
-            scope: Only memories of exactly this scope; `"*"` in a part stands for anything.
+            scope: Only memories of exactly this scope; `"*"` in a part stands for anything, `"docs/*"` for docs and
+                whatever is below. A tuple is a namespace: `("docs", "2026")`, or `("docs", "*")`.
             include_shared: With a scope: also memories that have none.
             min_confidence: Only memories at least this sure today.
             min_importance: Only memories at least this important.
+            metadata: Only memories whose metadata hold these values: `{"lang": "en"}`, `{"price": {"$lt": 5}}`. The
+                operators are `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in` and `$nin`; a mapping leads further in.
             since: Only memories made at or after this time.
             until: Only memories made before this time.
             valid_at: What held at this time (`valid_from`, `valid_to`), as far as it is known now; now, if not said.
@@ -220,7 +233,7 @@ class ReadVerbs(OpenBank):
         share = clean_number("withhold", withhold, 0.0, 1.0)
         asking = Asking(
             scope, limit, kind, tags, domain, agent, include_shared, min_confidence, min_importance, since, until,
-            valid_at, include_superseded, preset, config, expand,
+            valid_at, include_superseded, preset, config, expand, metadata,
         )  # fmt: skip
         found: Recalled = self._ask("recall", query, asking, as_of, reranker, {"explain": explain})
         return _withholding(found, share, rng) if share and as_of is None else found
@@ -238,6 +251,7 @@ class ReadVerbs(OpenBank):
         include_shared: bool = False,
         min_confidence: float | None = None,
         min_importance: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         valid_at: Time | None = None,
@@ -256,7 +270,7 @@ class ReadVerbs(OpenBank):
         """
         asking = Asking(
             scope, limit, kind, tags, domain, agent, include_shared, min_confidence, min_importance, since, until,
-            valid_at, include_superseded, preset, config, expand,
+            valid_at, include_superseded, preset, config, expand, metadata,
         )  # fmt: skip
         return self._ask("rank", query, asking, as_of, reranker, {})
 

@@ -22,6 +22,7 @@ from skep.model import (
     OnConflict,
     Receipt,
     Remembered,
+    Scope,
     ScopeLike,
 )
 from skep.semantics import link_graph as graph
@@ -92,6 +93,7 @@ class WriteVerbs(OpenBank):
         ttl: float | timedelta | None = None,
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
@@ -104,7 +106,8 @@ class WriteVerbs(OpenBank):
             title: A short heading, searched like the text.
             domain: The field it belongs to, such as `billing`.
             agent: Who learnt it.
-            scope: Whom it is for: any of user, project, session. Nothing means everybody.
+            scope: Whom it is for: any of user, project, session; or a namespace, a tuple of free parts. Nothing
+                means everybody.
             tags: Labels to filter by.
             source: Where it comes from, such as a path or an address.
             confidence: How sure, 0 to 1; 0.8 if not said.
@@ -117,7 +120,9 @@ class WriteVerbs(OpenBank):
             valid_to: Until when it holds.
             ttl: Seconds, or a timedelta, after which it expires.
             evidence: Ids of the memories that support it.
-            metadata: Anything else, as JSON.
+            metadata: Anything else, as JSON; `find` and `recall` filter by it.
+            key: Your own name for it, one per scope. If a memory there has it, that one is revised and then says
+                exactly what this call says; its id, history and record stay.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
                 refuses. With an embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
@@ -145,6 +150,7 @@ class WriteVerbs(OpenBank):
             "ttl": ttl,
             "evidence": evidence or None,
             "metadata": metadata,
+            "key": key,
             "contradiction_fn": contradiction_fn,
             "redact": None if redact is True else redact,
         }
@@ -221,15 +227,19 @@ class WriteVerbs(OpenBank):
             redactions=tuple(redacted),
         )
 
-    def revise(self, memory_id: str, **changes: Unpack[Changes]) -> Memory:
+    def revise(
+        self, memory_id: str, *, expected_version: int | None = None, **changes: Unpack[Changes]
+    ) -> Memory:
         """Change fields of a memory; what it said before stays in its history. Only the fields given change.
 
         Args:
             memory_id: The memory.
             changes: Any of text, title, domain, agent, scope, tags, source, confidence, importance, polarity, pinned,
-                valid_from, valid_to, ttl and metadata, as in `remember`. Tags, scope and metadata are replaced as a
-                whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
+                valid_from, valid_to, ttl, metadata and key, as in `remember`. Tags, scope and metadata are replaced as
+                a whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
                 good. Text, confidence and importance always hold something and cannot be cleared.
+            expected_version: Change it only if it still has this `version`; otherwise a `VersionError` says what
+                changed, and nothing is written.
         """
         clean_id(memory_id)
         kept, _ = self._cleaned(changes, True)
@@ -240,7 +250,25 @@ class WriteVerbs(OpenBank):
         if "valid_from" in body or "valid_to" in body:
             start, end = self._engine.validity(memory_id)
             refuse_inverted(body.get("valid_from", start), body.get("valid_to", end))
-        return self._engine.revise(memory_id, body)
+        if expected_version is not None:
+            clean_count("expected_version", expected_version, 1, 1 << 40)
+        if body.get("key") is not None:
+            return self._rekeyed(memory_id, body, expected_version)
+        return self._engine.revise(memory_id, body, expected_version)
+
+    def _rekeyed(self, memory_id: str, body: dict[str, Any], expected_version: int | None) -> Memory:
+        """Revise a memory that gets a key, unless another one of its scope has it."""
+        with self._engine.writing():
+            memory = self._engine.memory(memory_id)
+            scope = Scope(**body["scope"]) if "scope" in body else memory.scope
+            holders = self._writer.holders(self._engine, body["key"], scope)
+            taken = next((holder.id for holder in holders if holder.id != memory_id), None)
+            if taken is not None:
+                raise InvalidInputError(
+                    f"{taken} has the key {body['key']!r} in that scope; revise or forget it, or choose another key",
+                    field="key",
+                )
+            return self._engine.revise(memory_id, body, expected_version)
 
     def retract(self, memory_id: str, reason: str | None = None) -> Memory:
         """Take a memory back: out of every recall, kept in history; `restore` brings it back."""

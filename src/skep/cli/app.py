@@ -20,10 +20,10 @@ import click
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.config import Settings, bank_file
+from skep.config import Settings, bank_file, bank_url
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
-from skep.model import Memory, Stage
+from skep.model import ANCHORS_GONE, Memory, Stage
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     # heading: name: (module:attribute, what it does)
@@ -33,6 +33,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "install": ("clients:install", "Add skep to an agent's configuration."),
         "uninstall": ("clients:uninstall", "Take skep out of an agent's configuration."),
         "mcp": ("clients:mcp", "Serve the bank to an agent over MCP."),
+        "serve": ("server:serve", "Serve banks over HTTP, with a page in the browser."),
+        "token": ("server:token_group", "Who may use the server."),
         "hook": ("clients:hook", "Run as a hook of a coding agent."),
         "completion": ("bank_file:completion", "Print the shell completion script."),
     },
@@ -59,6 +61,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Upkeep": {
         "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
         "maintain": ("maintain:maintain", "Keep the bank clean: merge, resolve, expire."),
+        "verify": (
+            "upkeep:verify",
+            "Check that the files, symbols and versions that memories name are there.",
+        ),
         "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
         "learn": ("maintain:learn", "Record how a task went and what was used."),
         "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
@@ -78,6 +84,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Sharing": {
         "sync": ("bank_file:sync_group", "Exchange events with another replica."),
         "hive": ("hive:group", "Many banks that share."),
+        "agent": ("agent:group", "Agents that learn, answer and work through a queue."),
     },
 }
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
@@ -85,7 +92,7 @@ COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in comma
 
 MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "maintain", "remove": "forget"} | {
     "delete": "forget", "rm": "forget", "query": "search", "ls": "list", "show": "get", "update": "revise",
-    "as-of": "search --as-of", "as_of": "search --as-of", "serve": "mcp",
+    "as-of": "search --as-of", "as_of": "search --as-of",
 }  # fmt: skip
 """What people type, after Python's verbs or other tools, and the command that does it."""
 
@@ -262,6 +269,8 @@ def outer_bank() -> str | None:
 def bank_exists(bank_path: str | None) -> bool:
     """True if the bank of a command is there already."""
     named = outer_bank() if bank_path is None else bank_path
+    if bank_url(named, os.environ) is not None:
+        return False  # opening it is what tells
     return os.path.exists(bank_file(named, os.environ, os.getcwd()))
 
 
@@ -280,6 +289,9 @@ def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> 
     path = outer_bank() if bank_path is None else bank_path
     with Bank.open(path, create=create and not bank_exists(bank_path), opener=opener(), **options) as bank:
         yield bank
+        replica = getattr(bank, "replica", None)
+    if replica is not None and replica.why:
+        click.echo(f"kept on this machine until the hub answers: {replica.why}", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -306,6 +318,7 @@ def memory_line(memory: Memory) -> str:
     notes = [] if memory.status == "active" else [memory.status]
     notes += [memory.kind] if memory.kind != "fact" else []
     notes += ["stale"] if memory.stale else []
+    notes += map(str, memory.metadata.get(ANCHORS_GONE) or ())
     notes += [f"#{tag}" for tag in memory.tags]
     text = " ".join((f"{memory.title}: " if memory.title else "").split() + memory.text.split())
     suffix = click.style(f"  [{', '.join(notes)}]", dim=True) if notes else ""

@@ -23,7 +23,7 @@ from skep.cli.app import (
     progress_bar,
 )
 from skep.config import BANK_NAME, PROJECT_FOLDER, find_bank
-from skep.errors import BankNotFoundError, CorruptBankError, InvalidInputError, NotABankError
+from skep.errors import BankNotFoundError, CorruptBankError, InvalidInputError, NotABankError, NotFoundError
 from skep.storage.doctor import Finding
 
 if TYPE_CHECKING:
@@ -89,37 +89,84 @@ def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> No
     )
 
 
+SESSIONS = "sessions"
+"""Instead of a path: what coding agents left on this machine."""
+
+
 @click.command("import")
-@click.argument("path", type=click.Path(exists=True))
+@click.argument("path", type=click.Path())
 @click.option(
-    "--from", "source", help="The format, if it is not a skep export and cannot be told from the file."
+    "--from",
+    "source",
+    help="The format, or with `sessions` the client, if it is not to be told from the file.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, and import nothing.")
 @common
 def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None, as_json: bool) -> None:
-    """Take in PATH: a skep export, or the files of another memory."""
-    from skep.integrations.importers.chats import is_export
-    from skep.integrations.importers.registry import import_items, read
+    """Take in PATH: a skep export, the files of another memory, or `sessions`.
 
+    `skep import sessions` reads what Claude Code, Codex, Cursor, Gemini, opencode, Copilot and Continue left on this
+    machine: turns, rules that you stated, and commands that failed and then worked in another form.
+    """
     if dry_run and not bank_exists(bank_path):
         bank_path = MEMORY  # looking on creates nothing
-    if source is None and is_export(Path(path)):
-        with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
-            if dry_run:
-                report = bank.import_preview(path)
-            else:
-                applied = bank.import_(path, progress=progress)
-                report = {"new": applied.new, "known": applied.known, "held": len(applied.held)}
+    if path == SESSIONS:
+        report = _import_sessions(source, bank_path, dry_run=dry_run)
     else:
-        chosen, found = read(Path(path).expanduser(), source)
-        items = list(found)  # to the end, before a bank is touched
-        with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
-            done = import_items(bank, items, dry_run=dry_run, progress=progress)
-        report = {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
+        report = _import_file(Path(path).expanduser(), source, bank_path, dry_run=dry_run)
     if as_json:
         print_json(report)
     else:
+        for found in report.pop("clients", ()):
+            click.echo(
+                f"{found.client}: {found.sessions} sessions, {found.turns} turns, {found.rules} rules,"
+                f" {found.lessons} lessons"
+            )
         click.echo(", ".join(f"{key} {value}" for key, value in report.items()))
+
+
+def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_run: bool) -> dict[str, Any]:
+    from skep.integrations.importers.chats import is_export
+    from skep.integrations.importers.registry import import_items, read
+
+    if source is None and is_export(path):
+        with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
+            if dry_run:
+                return bank.import_preview(path)
+            applied = bank.import_(path, progress=progress)
+            return {"new": applied.new, "known": applied.known, "held": len(applied.held)}
+    chosen, found = read(path, source)
+    items = list(found)  # to the end, before a bank is touched
+    with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
+        done = import_items(bank, items, dry_run=dry_run, progress=progress)
+    return {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
+
+
+def _import_sessions(client: str | None, bank_path: str | None, *, dry_run: bool) -> dict[str, Any]:
+    from skep.cli.clients import this_place
+    from skep.integrations.importers.registry import import_items
+    from skep.integrations.importers.sessions import files, read_sessions
+    from skep.text import redaction
+
+    found = files(this_place(), client)
+    if not found:
+        raise NotFoundError(
+            "no sessions were found on this machine; `skep import --help` names whose are looked for"
+        )
+    with open_bank(bank_path) as bank:
+        with progress_bar("reading") as progress:
+            told = read_sessions(found, redaction.kinds_of(bank.setting(redaction.SETTING)), progress)
+        with progress_bar("importing", "items") as progress:
+            done = import_items(bank, told.items, dry_run=dry_run, progress=progress)
+    report: dict[str, Any] = {
+        "clients": told.found,
+        "new": done.new,
+        "known": done.known,
+        "links": done.links,
+    }
+    if told.redacted:
+        report["taken out"] = sum(told.redacted.values())
+    return report
 
 
 @click.command()
@@ -270,12 +317,38 @@ def completion(shell: str, as_json: bool) -> None:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group()
-def sync_group() -> None:
-    """Exchange events with another replica of a bank.
+class SyncGroup(click.Group):
+    """`skep sync`, whose commands about hubs are imported when they are needed; an address is a command by itself."""
 
-    Replicas that meet use `with`. Those that never meet carry files: `export` on one side, `apply` on the
-    other.
+    HUBS = ("URL", "status", "retire")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, those about hubs first."""
+        return [*self.HUBS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in self.HUBS:
+            return super().get_command(ctx, cmd_name)
+        from skep.cli import hubs
+
+        return hubs.sync if cmd_name == "URL" else getattr(hubs, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; for an address, that of hubs."""
+        if any("://" in word for word in args) and args[0] not in self.list_commands(ctx)[1:]:
+            return "URL", self.get_command(ctx, "URL"), args
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=SyncGroup)
+def sync_group() -> None:
+    """Exchange events with a hub or another replica of a bank.
+
+    `skep sync URL` exchanges with a hub that several machines share. Replicas that meet use `with`. Those that
+    never meet carry files: `export` on one side, `apply` on the other.
     """
 
 

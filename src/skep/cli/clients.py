@@ -35,7 +35,8 @@ from skep.server.mcp.start import PROFILE_NAMES
 NAMES = click.Choice([one.name for one in CLIENTS])
 
 
-def _place() -> Place:
+def this_place() -> Place:
+    """This machine, as an installer sees it."""
     return Place(home=Path.home(), cwd=Path.cwd(), platform=sys.platform, environ=os.environ)
 
 
@@ -71,7 +72,7 @@ def install(
     What is in the client's files stays there and is backed up first. Running it again changes nothing. With hooks, the
     bank they keep sessions in is made if there is none.
     """
-    chosen, place = client(client_name), _place()
+    chosen, place = client(client_name), this_place()
     wanted = edits(chosen, place, command=_command(command, absolute), project=project, hooks=not no_hooks)
     if only_print:
         shown = show(wanted, place.home)
@@ -86,6 +87,7 @@ def install(
         if made is not None:
             click.echo(f"made {made}")
         _advise(chosen, command, absolute)
+        _offer_sessions(chosen, place)
 
 
 @click.command()
@@ -95,7 +97,7 @@ def install(
 @json_option
 def uninstall(*, client_name: str, project: bool, dry_run: bool, as_json: bool) -> None:
     """Take skep out of CLIENT's configuration; everything else stays. Memories are not touched."""
-    place = _place()
+    place = this_place()
     changes = plan_uninstall(traces(client(client_name), place, project=project))
     _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
 
@@ -131,11 +133,32 @@ def _advise(chosen: Client, command: str | None, absolute: bool) -> None:
         click.echo("skep is not on PATH; install it there, or use --absolute or --command", err=True)
 
 
+def _offer_sessions(chosen: Client, place: Place) -> None:
+    """Say what the client left on this machine, and take it in if a person says so."""
+    from skep.integrations.importers.sessions import files, stores
+
+    name = {"vscode": "copilot"}.get(chosen.name, chosen.name)
+    left = len(files(place, name)) if name in stores(place) else 0
+    if not left:
+        return
+    words = f"skep import sessions --from {name}"
+    if not sys.stdin.isatty():
+        click.echo(f"{left} sessions of {chosen.title} are on this machine; `{words}` takes them in")
+    elif click.confirm(f"Take in the {left} sessions of {chosen.title} on this machine? (later: {words})"):
+        from skep.cli.app import app
+
+        app(["import", "sessions", "--from", name], standalone_mode=False)
+
+
 @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
 @click.argument("client", default="claude-code")
 @click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")
+@click.option("--user", help="Show what is for this user, too; default: SKEP_USER.")
+@click.option("--project", help="Show what is for this project, too; default: the project folder's name.")
 @click.pass_context
-def hook(ctx: click.Context, client: str, bank_path: str | None) -> None:
+def hook(
+    ctx: click.Context, client: str, bank_path: str | None, user: str | None, project: str | None
+) -> None:
     """Run as a hook of CLIENT (claude-code, codex or gemini).
 
     Reads the event from standard input and prints what the model should know. Always exits with 0, whatever it is
@@ -145,7 +168,8 @@ def hook(ctx: click.Context, client: str, bank_path: str | None) -> None:
 
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     bank = bank_path or (outer if isinstance(outer, str) else None)
-    main([client, *(["--bank", bank] if bank else [])])
+    given = {"--bank": bank, "--user": user, "--project": project}
+    main([client, *(word for name, value in given.items() if value for word in (name, value))])
 
 
 @click.command()

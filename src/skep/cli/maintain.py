@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import threading
-from typing import Literal, TypeVar
+from typing import Literal
 
 import click
 
@@ -26,12 +26,15 @@ from skep.cli.app import (
 )
 from skep.confidence import FADING
 from skep.errors import LeaseHeldError
-from skep.lifecycle.judge import DECISIONS, CommandJudge, Endpoint, EndpointJudge, Judge, RulesJudge
+from skep.lifecycle.judge import DECISIONS, Judge, LLMJudge, RulesJudge
 from skep.lifecycle.maintain import DEFAULT_STEPS, STEPS, MaintainConfig
 from skep.lifecycle.maintenance_run import MaintainReport
-from skep.lifecycle.summarise import CommandDistiller, Distiller, EndpointDistiller
+from skep.lifecycle.summarise import Distiller
+from skep.llm.chat_services import ANTHROPIC_CHAT, OPENAI_CHAT
+from skep.llm.language_model import LLM, CommandSource, ServiceSource
 
-Kind = TypeVar("Kind", bound=Endpoint)
+COMMAND_SECONDS = 120.0
+"""Seconds that a program may take to answer."""
 
 AFTER = 0.5
 """Seconds after the end of somebody's lease until a run is tried again."""
@@ -169,7 +172,7 @@ def maintain(
     if distil_command is not None and distil_url is not None:
         raise click.UsageError("one model at a time: --distil-command or --distil-url")
     words = None if distil_command is None else _program("--distil-command", distil_command)
-    model = _endpoint(Endpoint, "distil", distil_url, distil_model, distil_key, distil_price)
+    model = _endpoint("distil", distil_url, distil_model, distil_key, distil_price)
     stop = threading.Event()
     if every is not None:
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -200,27 +203,25 @@ def _judge(
     """The judge that was asked for."""
     if sum((rules, command is not None, url is not None)) > 1:
         raise click.UsageError("one judge at a time: --judge-rules, --judge-command or --judge-url")
-    behind = _endpoint(EndpointJudge, "judge", url, model, key, price)
+    behind = _endpoint("judge", url, model, key, price)
     if rules:
         return RulesJudge()
     if command is not None:
-        return CommandJudge(_program("--judge-command", command))
-    return behind
+        return LLMJudge(LLM(CommandSource(_program("--judge-command", command)), timeout=COMMAND_SECONDS))
+    return None if behind is None else LLMJudge(behind)
 
 
-def _distiller(words: list[str] | None, model: Endpoint | None, config: MaintainConfig) -> Distiller | None:
+def _distiller(words: list[str] | None, model: LLM | None, config: MaintainConfig) -> Distiller | None:
     """The model that was asked for, with nothing spent."""
     if words is not None:
-        return CommandDistiller(words, max_tokens=config.max_tokens)
+        model = LLM(CommandSource(words), timeout=COMMAND_SECONDS)
     if model is None:
         return None
-    return EndpointDistiller(model, max_tokens=config.max_tokens, max_money=config.max_money)
+    return Distiller(model, max_tokens=config.max_tokens, max_money=config.max_money)
 
 
-def _endpoint(
-    kind: type[Kind], job: str, url: str | None, model: str | None, key: str | None, price: float
-) -> Kind | None:
-    """The endpoint of --JOB-url, if that is given."""
+def _endpoint(job: str, url: str | None, model: str | None, key: str | None, price: float) -> LLM | None:
+    """The model behind --JOB-url, if that is given; the address tells the dialect."""
     if url is None:
         if model is not None or price:
             raise click.UsageError(f"--{job}-model and --{job}-price belong to --{job}-url; add it")
@@ -229,7 +230,9 @@ def _endpoint(
         raise click.UsageError(f"--{job}-url needs --{job}-model")
     if not price >= 0:
         raise click.BadParameter(f"--{job}-price must be 0 or more")
-    return kind(url, model, key=key, price_per_million=price)
+    anthropic = url.partition("?")[0].rstrip("/").endswith("/messages")
+    source = ServiceSource(ANTHROPIC_CHAT if anthropic else OPENAI_CHAT, key, url)
+    return LLM(source, model, price=price)
 
 
 def _program(option: str, command: str) -> list[str]:
@@ -258,10 +261,19 @@ def _once(
     except KeyboardInterrupt:
         click.echo("stopped; what was done stays. Run it again to go on there", err=True)
         sys.exit(130)
+
+    from skep.cli.upkeep import project_root
+    from skep.integrations.anchor_check import report as verified
+    from skep.integrations.anchor_check import verify
+
+    root = project_root(bank)
+    checked = None if root is None else verify(bank, root, dry_run=dry_run)
     if as_json:
         print_json(report)
         return
     _show(report)
+    if checked is not None and (checked.findings or checked.back):
+        click.echo(verified(checked))
 
 
 def _show(report: MaintainReport) -> None:

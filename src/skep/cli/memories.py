@@ -52,6 +52,7 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--polarity", type=click.Choice(["-1", "0", "1"]), help="-1: says that something is not so.")
 @click.option("--pinned", is_flag=True, help="Maintenance leaves it alone.")
 @click.option("--metadata", metavar="JSON", help="Anything else, as a JSON object.")
+@click.option("--key", help="Your own name for it; who has it in this scope is revised.")
 @click.option("--whole", is_flag=True, help="Standard input is one memory, line breaks and all.")
 @click.option(
     "--redact/--no-redact",
@@ -216,6 +217,20 @@ def _conflict_line(conflict: Conflict) -> str:
     )
 
 
+def _conditions(_ctx: click.Context, _param: click.Parameter, given: str | None) -> dict[str, Any] | None:
+    return None if given is None else _object("--metadata", given)
+
+
+def metadata_option(command: Any) -> Any:
+    """`--metadata`: conditions on metadata, checked."""
+    return click.option(
+        "--metadata",
+        metavar="JSON",
+        callback=_conditions,
+        help='Only where metadata hold this, as {"lang": "en", "price": {"$lt": 5}}.',
+    )(command)
+
+
 @click.command()
 @click.argument("query")
 @click.option("-n", "--limit", type=int, help="At most so many; 5, or what the deployed config says.")
@@ -229,6 +244,7 @@ def _conflict_line(conflict: Conflict) -> str:
 @click.option("--as-of", help="Answer as the bank would have at that time.")
 @click.option("--min-confidence", type=float, help="Only what is at least so sure, 0 to 1.")
 @click.option("--min-importance", type=float, help="Only what is at least so important, 0 to 1.")
+@metadata_option
 @click.option("--preset", help="A named way to rank.")
 @click.option("--config", metavar="JSON", help="Fields of a recall config that override the bank's.")
 @click.option("--include-superseded", is_flag=True, help="Also what was replaced or merged.")
@@ -324,6 +340,8 @@ def get(memory_id: str, bank_path: str | None, as_json: bool) -> None:
 @click.option("--since", help="Made at or after this time (ISO 8601).")
 @click.option("--until", help="Made before this time (ISO 8601).")
 @click.option("--valid-at", help="What held at that time, as far as it is known now.")
+@metadata_option
+@click.option("--key", help="Only what has this key.")
 @click.option("--cursor", help="Go on where the last page ended.")
 @asked_scope
 @common
@@ -364,6 +382,8 @@ def list_(
 @click.option("--valid-from", help="Since when it holds (ISO 8601).")
 @click.option("--valid-to", help="Until when it holds (ISO 8601).")
 @click.option("--ttl", type=SPAN, help="How long from now it expires: seconds, or 30m, 24h, 7d.")
+@click.option("--key", help="Your own name for it.")
+@click.option("--expect", "expected_version", type=int, help="Only if it still has this version.")
 @click.option(
     "--clear", multiple=True, type=click.Choice(sorted(CLEARED)), help="Empty this field; may be repeated."
 )

@@ -19,8 +19,8 @@ from skep.clock import Now, system_now
 from skep.config import Settings
 from skep.embedding.embedder import Embedder, Opener, open_embedder
 from skep.engine.embeddings import Embeddings
-from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError, SkepError
-from skep.events import mentioned, voided
+from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError, SkepError, VersionError
+from skep.events import VERSIONED, mentioned, voided
 from skep.model import Event, Memory, Receipt
 from skep.storage.event_log import Log, scrubbed_body
 from skep.storage.sqlite_store import SqliteStore
@@ -72,11 +72,13 @@ class Engine:
             store.stale_memories,
             store.changed_memories,
         )
+        self.forgotten = store.forgotten
         self.is_forgotten, self.rows_of, self.few_of_scope = (
             store.is_forgotten,
             store.rows_of,
             store.few_of_scope,
         )
+        self.scopes = store.scopes
         self.admitted, self.admitted_ids, self.around = store.admitted, store.admitted_ids, store.around
         self.texts_of, self.use_counts, self.trust_of = store.texts_of, store.use_counts, store.trust_of
         self.links, self.links_to, self.link_sources = store.links, store.links_to, store.link_sources
@@ -85,12 +87,13 @@ class Engine:
         self.setting, self.settings_of = store.setting, store.settings_of
         self.settings_under, self.changes_of = store.settings_under, store.changes_of
         self.mark, self.set_mark = store.mark, store.set_mark
+        self.note, self.set_note = store.note, store.set_note
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity
         self.next_boundary = store.next_boundary
         self.active_space, self.building_space = store.active_space, store.building_space
         self.waiting = store.vectors.waiting
-        self.apply, self.copy_to_memory = store.apply, store.copy_to_memory
+        self.apply, self.copy_to_memory, self.copy_to = store.apply, store.copy_to_memory, store.copy_to
         self.backup, self.backups, self.drop_backup = store.backup, store.backups, store.drop_backup
         self.alone_with_copies = store.alone_with_copies
         self.leftover, self.truncate_wal = store.leftover, store.truncate_wal
@@ -198,11 +201,17 @@ class Engine:
             self.flush_uses()
         return events, changes
 
-    def revise(self, memory_id: str, changes: dict[str, Any]) -> Memory:
+    def revise(self, memory_id: str, changes: dict[str, Any], expected_version: int | None = None) -> Memory:
         """Write a revision; the memory as it then is, or an error that says what became of it."""
-        self.write(
-            [("revise", {"memory": memory_id, "changes": changes})], check=lambda: self.known(memory_id)
-        )
+
+        def check() -> None:
+            if expected_version is None:
+                self.known(memory_id)
+            elif (memory := self.memory(memory_id)).version != expected_version:
+                counted = [event for event in self.log.of(memory_id) if event.kind in VERSIONED]
+                raise VersionError(memory, expected_version, tuple(counted[max(expected_version, 1) - 1 :]))
+
+        self.write([("revise", {"memory": memory_id, "changes": changes})], check=check)
         return self.memory(memory_id)
 
     def as_stored(self, changes: Changes) -> list[Memory]:

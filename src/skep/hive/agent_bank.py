@@ -37,6 +37,7 @@ from skep.model import (
     Ranked,
     Receipt,
     Remembered,
+    Scope,
     ScopeLike,
 )
 from skep.recall.recaller import Recaller
@@ -59,12 +60,14 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from skep.bank.memory_bank import MemoryBank
+    from skep.bank.told_facts import Taught
     from skep.engine.embeddings import Progress
     from skep.engine.engine import Engine
     from skep.hive.hive import Hive
     from skep.lifecycle.judge import Case
     from skep.lifecycle.learn import Effect, Learned, Recommendation
     from skep.lifecycle.maintenance_run import MaintainReport
+    from skep.llm.language_model import LLM
     from skep.recall.memory_stream import Stream
     from skep.semantics.conflict_policy import Item
 
@@ -160,10 +163,37 @@ class AgentBank:
         said = {"text": text, "contradiction_fn": contradiction_fn, **fields}
         return self._remembered(self._draft(said, clean_choice("on_conflict", on_conflict, ON_CONFLICT)))
 
+    def add(
+        self,
+        messages: str | Sequence[Mapping[str, str]],
+        *,
+        user_id: str | None = None,
+        run_id: str | None = None,
+        source: str = "conversation",
+        llm: LLM | None = None,
+        redact: bool | str | Iterable[str] = "secrets",
+    ) -> Taught:
+        """Learn from a conversation; as `Bank.add`, in this agent's name."""
+        from skep.bank.told_facts import teach, turns_of
+
+        scope = {key: value for key, value in (("user", user_id), ("session", run_id)) if value is not None}
+        return teach(
+            self,
+            turns_of(messages),
+            clean_text("source", source, 500),
+            llm=llm,
+            summed_up=False,
+            now=self.hive.now(),
+            scope=scope or None,
+            redact=redact,
+        )
+
     def _remembered(self, new: _Draft) -> Promoted:
         """Do with a draft what its policy and the gateway say."""
         draft, given, item = new
         on_conflict = item.on_conflict
+        if draft.key is not None and (held := self._keyed(draft.key, draft.scope)):
+            return self._rekept(held, new)
         with tracer.span("hive.remember", agent=self.name) as span, acting(self.name):
             opposed = self._conflicts(item, draft)
             conflicts = () if on_conflict == "ignore" else opposed
@@ -194,6 +224,25 @@ class AgentBank:
             redactions=item.redactions,
             decision=decision,
             copies=copies,
+        )
+
+    def _keyed(self, key: str, scope: Scope) -> Sequence[Memory]:
+        """The memories of a scope that have a key, wherever in the hive they are, the newest first."""
+        from skep.semantics.conflict_policy import HOLDING
+
+        found = self.find(key=key, scope=scope, status=HOLDING).memories
+        return sorted(found, key=lambda memory: memory.created_at, reverse=True)
+
+    def _rekept(self, held: Sequence[Memory], new: _Draft) -> Promoted:
+        """Revise the memory that has the key of a draft; every copy follows."""
+        with self._reaching(*(memory.id for memory in held)) as bank:
+            done = bank.remember(**new.given, on_conflict="ignore")
+        reason = f"says what {done.memory.id}, which has its key, now says"
+        return Promoted(
+            memory=done.memory,
+            action=done.action,
+            redactions=new.item.redactions,
+            decision=Decision(verdict="promoted", reasons=(reason,)),
         )
 
     def _draft(self, fields: Mapping[str, Any], on_conflict: str) -> _Draft:
@@ -269,7 +318,7 @@ class AgentBank:
             except InvalidInputError as error:
                 error.args = (f"item {len(drafts)}: {error}",)
                 raise
-        if any(draft.item.on_conflict != "ignore" for draft in drafts):
+        if any(draft.item.on_conflict != "ignore" or draft.memory.key for draft in drafts):
             return [self._remembered(draft) for draft in drafts]
         witnessed: dict[int, Promoted] = {}
         judged: list[tuple[_Draft, Decision]] = []
@@ -514,6 +563,20 @@ class AgentBank:
     def filter(self, **conditions: Any) -> Filter:
         """A checked filter from the conditions of `find`."""
         return checked_filter(self.engine.settings, self.engine.now(), **conditions)
+
+    def scopes(self, scope: ScopeLike | None = None, *, include_shared: bool = False) -> dict[Scope, int]:
+        """The scopes there are, and how many current memories are of each; see `Bank.scopes`."""
+        if self.alone:
+            return self.home.bank.scopes(scope, include_shared=include_shared)
+        from collections import Counter
+
+        found: Counter[Scope] = Counter()
+        cursor: str | None = None
+        while True:
+            page = self.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
+            found.update(memory.scope for memory in page)
+            if (cursor := page.cursor) is None:
+                return dict(found)
 
     def history(self, memory_id: str | None = None, **options: Any) -> list[Event]:
         """The events of a memory, wherever it is; without an id, the latest events at home."""

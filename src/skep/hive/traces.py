@@ -112,8 +112,10 @@ class Tracer:
         )
         token = _current.set(span)
         try:
-            with _otel_span(span):
+            with _otel_span(span) as live:
                 yield span
+                if live is not None:
+                    live.set_attributes(_told(span))
         except BaseException as error:
             span.error = f"{type(error).__name__}: {error}"
             raise
@@ -132,10 +134,17 @@ def _otel_span(span: Span) -> AbstractContextManager[Any]:
     otel = _otel()
     if otel is None:
         return nullcontext()
-    attributes = {f"skep.{key}": _plain(value) for key, value in span.attributes.items()}
     return otel.get_tracer("skep.hive").start_as_current_span(
-        span.name, attributes={"skep.trace": span.trace, **attributes}
+        span.name, attributes={"skep.trace": span.trace, **_told(span)}
     )
+
+
+def _told(span: Span) -> dict[str, str | int | float | bool]:
+    """The attributes of a span under the names of OpenTelemetry's conventions, or under this project's."""
+    return {
+        key if key.startswith("gen_ai.") else f"skep.{key}": _plain(value)
+        for key, value in span.attributes.items()
+    }
 
 
 _otel_module: list[Any] = []

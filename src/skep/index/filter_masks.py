@@ -17,11 +17,12 @@ import numpy as np
 
 from skep.filters import Filter
 from skep.index.columns import KIND_CODES, STATUS_CODES, key_of, maybe_key, scope_key
-from skep.model import ANY, Scope
+from skep.model import ANY, BELOW, Scope
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from skep.filters import IndexSource
     from skep.index.row_table import Table
 
     Ints = NDArray[np.int64]
@@ -90,8 +91,9 @@ class Masks:
     since, so that a filter that was never asked before costs little.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, source: IndexSource) -> None:
         self.table = table
+        self._source = source
         self._standing: Parts = OrderedDict()
         self._narrowing: Parts = OrderedDict()
         self._whole: OrderedDict[tuple[Any, ...], tuple[Moments, Admitted]] = OrderedDict()
@@ -139,9 +141,35 @@ class Masks:
             mask = found.mask[part]
             mask[:] = True
             (valid, sure), (valid_here, sure_here) = found.moments, decide(table, where, part, mask)
+            if decide is _narrows:
+                self._by_the_store(where, part, mask)
             found.moments = (_narrow(valid, valid_here), _narrow(sure, sure_here))
             found.upto = table.count
         return found
+
+    def _by_the_store(self, where: Filter, part: slice, mask: Mask) -> None:
+        """Leave what meets the conditions of which the index holds nothing: on metadata, keys and paths."""
+        paths = where.scope if where.scope is not None and _has_path(where.scope) else None
+        if not (where.metadata or where.keys or paths):
+            return
+        asked = Filter(
+            statuses=(),
+            scope=paths,
+            include_shared=where.include_shared and paths is not None,
+            metadata=where.metadata,
+            keys=where.keys,
+        )
+        slots = np.flatnonzero(mask & self.table.alive[part])
+        rows = self.table.rows[part][slots]
+        found = self._source.admitted(rows.tolist(), asked)
+        mask[:] = False
+        mask[slots[np.isin(rows, np.fromiter(found, dtype=np.int64, count=len(found)))]] = True
+
+
+def _has_path(scope: Scope) -> bool:
+    return any(
+        part is not None and part.endswith(BELOW) for part in (scope.user, scope.project, scope.session)
+    )
 
 
 def _stands(table: Table, where: Filter, part: slice, mask: Mask) -> Moments:
@@ -173,12 +201,14 @@ def _key(where: Filter) -> tuple[Any, ...]:
         where.since,
         where.until,
         where.min_importance,
+        where.metadata,
+        where.keys,
     )
 
 
 STANDING = 4
 """So many entries of a key are of the standing part."""
-_EVERYTHING = (None, False, (), (), (), (), None, None, None)
+_EVERYTHING = (None, False, (), (), (), (), None, None, None, (), ())
 
 
 def _narrow(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
@@ -186,7 +216,7 @@ def _narrow(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, floa
 
 
 def _by_scope(table: Table, where: Filter, part: slice, mask: Mask) -> None:
-    if where.scope is None:
+    if where.scope is None or _has_path(where.scope):
         return
     admitted = _admitted(table, where.scope, part, len(mask))
     if where.include_shared:

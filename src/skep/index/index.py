@@ -115,7 +115,7 @@ class SegmentIndex:
         self._source = source
         self._lock = lock or threading.RLock()
         self._upkeep = Upkeep(folder, source, tail_limit=tail_limit, read_only=read_only)
-        self._masks = Masks(self._upkeep.table)
+        self._masks = Masks(self._upkeep.table, self._source)
         self._scanner = Scanner()
         self._timelines: Timelines | None = None
         self._turn: int | None = None
@@ -325,7 +325,7 @@ class SegmentIndex:
     def _renew(self) -> None:
         """Let go of what was derived from segments that are no longer there."""
         if self._masks.table is not self._upkeep.table:
-            self._masks = Masks(self._upkeep.table)
+            self._masks = Masks(self._upkeep.table, self._source)
             self._scanner.forget()
             self._timelines = None
 

@@ -10,11 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from skep.integrations.hooks import Payload, Turn, clip, read_turns, without_private
+from skep.integrations.hooks import Payload, clip
+from skep.integrations.transcripts import Turn, read_turns, without_private
 from skep.text.unanswered_sessions import is_unanswered
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
 def capture(bank: Bank, client: str, payload: Payload) -> Captured:
     """Keep the new turns of a transcript, without secrets. Running it twice keeps nothing twice.
 
-    What is taken out is what the bank's setting `redact/kinds` names, without one secrets and personal data; how much there was is in the log.
+    What is taken out is what the bank's setting `redact/kinds` names, without one secrets
+    and personal data; how much there was is in the log.
     """
     if not payload.transcript_path:
         return Captured()
@@ -85,28 +87,40 @@ def capture(bank: Bank, client: str, payload: Payload) -> Captured:
     return Captured(turns=len(kept), redacted=dict(total))
 
 
-def _keep(bank: Bank, client: str, payload: Payload, turn: Turn, kinds: tuple[str, ...]) -> Counter[str]:
-    """Keep one turn; how much was taken out. A text is clipped afterwards, so that no secret is cut in two."""
-    from skep.semantics import conflict_policy
+def episode_fields(
+    client: str, session: str, turn: Turn, folder: str | None, kinds: tuple[str, ...]
+) -> tuple[dict[str, Any], Counter[str]]:
+    """One turn as the arguments of `remember`, and how much of each kind was taken out.
+
+    A text is clipped afterwards, so that no secret is cut in two.
+    """
     from skep.text import redaction
-    from skep.validation import body_of
 
     asked = redaction.redact(turn.asked, kinds)
     answered = redaction.redact(without_private(turn.answered), kinds)
+    where = {"folder": folder, "session": session, "message": turn.id}
     fields, rest = redaction.redact_fields(
         {
             "text": _text_of(asked.text, answered.text),
             "kind": "episode",
             "tags": [f"from:{client}"],
             "agent": client,
-            "source": clip(f"{client}:{payload.session_id}/{turn.id}", 200),
+            "source": clip(f"{client}:{session}/{turn.id}", 200),
             "confidence": CONFIDENCE,
             "importance": IMPORTANCE,
-            "metadata": {"folder": payload.cwd} if payload.cwd else None,
+            "metadata": {name: value for name, value in where.items() if value},
         },
         kinds,
     )
-    counts = Counter(one.kind for one in (*asked.found, *answered.found)) + Counter(rest)
+    return fields, Counter(one.kind for one in (*asked.found, *answered.found)) + Counter(rest)
+
+
+def _keep(bank: Bank, client: str, payload: Payload, turn: Turn, kinds: tuple[str, ...]) -> Counter[str]:
+    """Keep one turn; how much was taken out."""
+    from skep.semantics import conflict_policy
+    from skep.validation import body_of
+
+    fields, counts = episode_fields(client, payload.session_id, turn, payload.cwd, kinds)
     body = body_of(fields, bank.engine.settings)
     if counts:
         body["redacted"] = dict(counts)
@@ -120,13 +134,15 @@ def run(client: str, raw: bytes, bank: str | None, environ: Mapping[str, str]) -
     A project's bank and the user's are both made by `skep init`; where there is none, nothing is kept.
     """
     from skep.bank.bank import Bank
-    from skep.config import find_bank
+    from skep.config import bank_url, find_bank
     from skep.embedding.remote import from_environment
 
     payload = msgspec.json.decode(raw or b"{}", type=Payload, strict=False)
-    path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
-    if not path.is_file():
-        return Captured()
+    path = bank_url(bank, environ)
+    if path is None:
+        path = find_bank(bank, environ, Path(payload.cwd) if payload.cwd else Path.cwd())
+        if not path.is_file():
+            return Captured()
     with Bank.open(path, create=False, opener=from_environment(environ)) as opened:
         return capture(opened, client, payload)
 

@@ -149,52 +149,62 @@ def _server(name: str, place: Place, command: list[str], *, project: bool) -> li
     if name == "cursor":
         return [_json((cwd if project else home) / ".cursor" / "mcp.json", ("mcpServers", "skep"), plain)]
     if name == "vscode":
-        file = cwd / ".vscode" / "mcp.json" if project else _app_data(place) / "Code" / "User" / "mcp.json"
+        file = cwd / ".vscode" / "mcp.json" if project else app_data(place) / "Code" / "User" / "mcp.json"
         return [_json(file, ("servers", "skep"), {"type": "stdio", **plain})]
     if name == "zed":
         file = (cwd / ".zed" if project else _zed(place)) / "settings.json"
         return [_json(file, ("context_servers", "skep"), {**plain, "env": {}})]
     if name == "windsurf":
         return [_json(home / ".codeium" / "windsurf" / "mcp_config.json", ("mcpServers", "skep"), plain)]
-    file = _app_data(place) / "Claude" / "claude_desktop_config.json"
+    file = app_data(place) / "Claude" / "claude_desktop_config.json"
     return [_json(file, ("mcpServers", "skep"), plain)]
+
+
+HOOKED: Final[dict[str, tuple[tuple[str, int, str], ...]]] = {
+    "claude-code": (
+        ("SessionStart", 10, ""),
+        ("UserPromptSubmit", 5, ""),
+        ("PreToolUse", 5, "Bash|Edit|MultiEdit|Write|NotebookEdit"),
+        ("PostToolUseFailure", 5, "Bash|Edit|MultiEdit|Write|NotebookEdit"),
+        ("Stop", 10, ""),
+        ("SessionEnd", 10, ""),
+    ),
+    "codex": (
+        ("SessionStart", 10, ""),
+        ("UserPromptSubmit", 5, ""),
+        ("PreToolUse", 5, "Bash|apply_patch"),
+        ("Stop", 10, ""),
+    ),
+    "gemini": (
+        ("SessionStart", 10_000, ""),
+        ("BeforeAgent", 5_000, ""),
+        ("AfterTool", 5_000, "run_shell_command|replace|write_file"),
+        ("AfterAgent", 10_000, ""),
+        ("SessionEnd", 10_000, ""),
+    ),
+}
+"""Per client: event, time limit in the client's unit, and the tools it is for."""
 
 
 def _hooks(name: str, place: Place, command: list[str], *, project: bool) -> list[Edit]:
     words = [*command, "hook", name]
     line = subprocess.list2cmdline(words) if place.platform == "win32" else shlex.join(words)
-    if name == "claude-code":
-        file = place.cwd / ".claude" / "settings.json" if project else _claude(place) / "settings.json"
-        return [
-            _hook(file, event, line, timeout=timeout)
-            for event, timeout in (
-                ("SessionStart", 10),
-                ("UserPromptSubmit", 5),
-                ("Stop", 10),
-                ("SessionEnd", 10),
-            )
-        ]
-    if name == "codex":
-        file = _codex(place, project) / "hooks.json"
-        return [
-            _hook(file, event, line, timeout=timeout)
-            for event, timeout in (("SessionStart", 10), ("UserPromptSubmit", 5), ("Stop", 10))
-        ]
-    file = _gemini(place, project)
+    files = {
+        "claude-code": (place.cwd / ".claude" if project else _claude(place)) / "settings.json",
+        "codex": _codex(place, project) / "hooks.json",
+        "gemini": _gemini(place, project),
+    }
+    own = {"name": "skep"} if name == "gemini" else {}
     return [
-        _hook(file, event, line, timeout=timeout, name="skep")
-        for event, timeout in (
-            ("SessionStart", 10_000),
-            ("BeforeAgent", 5_000),
-            ("AfterAgent", 10_000),
-            ("SessionEnd", 10_000),
-        )
+        _hook(files[name], event, matcher, line, timeout=timeout, **own)
+        for event, timeout, matcher in HOOKED[name]
     ]
 
 
-def _hook(file: Path, event: str, command: str, **extra: Any) -> Edit:
-    handler = {"type": "command", "command": command, **extra}
-    return Edit(file=file, format="json", path=("hooks", event), value={"hooks": [handler]}, how="append")
+def _hook(file: Path, event: str, matcher: str, command: str, **extra: Any) -> Edit:
+    group = {"hooks": [{"type": "command", "command": command, **extra}]}
+    value = {"matcher": matcher, **group} if matcher else group
+    return Edit(file=file, format="json", path=("hooks", event), value=value, how="append")
 
 
 def _json(file: Path, path: tuple[str, ...], value: Any) -> Edit:
@@ -244,10 +254,11 @@ def _existing(folder: Path, stem: str) -> Path:
 
 
 def _zed(place: Place) -> Path:
-    return _app_data(place) / "Zed" if place.platform == "win32" else _config(place) / "zed"
+    return app_data(place) / "Zed" if place.platform == "win32" else _config(place) / "zed"
 
 
-def _app_data(place: Place) -> Path:
+def app_data(place: Place) -> Path:
+    """The folder in which programs of this platform keep their settings."""
     if place.platform == "win32":
         return Path(place.environ.get("APPDATA") or place.home / "AppData" / "Roaming")
     if place.platform == "darwin":

@@ -1,181 +1,23 @@
-"""Judges that decide about pairs of memories which rules leave open: rules, an endpoint, a command, or a callable.
+"""Judges that decide about pairs of memories which rules leave open: rules, a language model, or a callable.
 
-All queued pairs go to a judge in one batch: a prompt on the standard input of the user's own agent, or one request
-to an address, with what it cost. The answer is checked; what is missing or makes no sense is asked for once more, and
-then both memories are kept, which is always safe. The judgement queue calls this; it touches no bank.
+All queued pairs go to a judge in one batch, with what it cost. The answer is checked; what is missing or makes no
+sense is asked for once more, and then both memories are kept, which is always safe. The judgement queue calls this; it
+touches no bank.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
-import math
 import re
-import subprocess
-import urllib.request
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 import msgspec
 
-from skep.embedding.remote import opener
-from skep.errors import ConfigError, JudgeError
+from skep.errors import JudgeError, LLMError
+from skep.llm.language_model import LLM, tokens_of
 from skep.model import Memory
 from skep.runtime import lazy
-from skep.text.terms import count_tokens
-
-
-class FailedError(RuntimeError):
-    """A program gave no answer; the message says why."""
-
-
-def ask(command: Sequence[str], prompt: str, timeout: float) -> str:
-    """The answer of a program; raises `FailedError`, or `subprocess.TimeoutExpired` if it takes too long."""
-    try:
-        done = subprocess.run(
-            list(command),
-            input=prompt,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-            check=True,
-        )
-    except subprocess.CalledProcessError as error:
-        said = str(error.stderr or "").strip().splitlines()
-        raise FailedError(
-            f"exit status {error.returncode}" + (f": {said[-1][:200]}" if said else "")
-        ) from error
-    except OSError as error:
-        raise FailedError(str(error)) from error
-    return done.stdout
-
-
-WIDE = 1.72
-"""What a sign outside ASCII takes at most, on average."""
-LONGEST = 1 << 23
-"""The most bytes of an answer that are read."""
-
-Style = Literal["openai", "anthropic"]
-
-
-def tokens_of(text: str) -> int:
-    """About what a text takes; rather too much, where it is not written in Latin letters, than too little."""
-    plain = text.encode("ascii", "ignore").decode()
-    return count_tokens(plain) + math.ceil(WIDE * (len(text) - len(plain)))
-
-
-class Said(NamedTuple):
-    """The answer and its cost. Without a text, `problem` says in words what was wrong with the answer."""
-
-    text: str | None
-    tokens: int
-    problem: str = ""
-
-
-class Endpoint:
-    """Any OpenAI-compatible or Anthropic endpoint.
-
-    Args:
-        url: Such as `http://localhost:11434/v1/chat/completions` or `https://api.anthropic.com/v1/messages`. Where it
-            sends on to another address, that is not followed: the key is meant for this one.
-        model: The model's name.
-        key: The API key, if one is needed.
-        style: The shape of the request; by default Anthropic's for an address that ends in `/messages`.
-        price_per_million: What a million tokens cost, to count the money spent.
-        timeout: How many seconds an answer may take.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        *,
-        key: str | None = None,
-        style: Style | None = None,
-        price_per_million: float = 0.0,
-        timeout: float = 60.0,
-    ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"{url.partition('?')[0]!r} is no address; write it like http://localhost:11434/v1/chat/completions"
-            )
-        key = key.strip() if key else None
-        if key and not (key.isascii() and key.isprintable()):
-            raise ConfigError("the key of the endpoint holds a sign that no key has; copy it again")
-        self.url, self._model, self._key, self._timeout = url, model, key, timeout
-        self._shown = url.partition("?")[0]  # what follows may be a secret
-        self._style = style or ("anthropic" if self._shown.rstrip("/").endswith("/messages") else "openai")
-        self.price_per_million = price_per_million
-
-    def ask(self, prompt: str, most: int) -> Said:
-        """One request; the answer may take `most` tokens.
-
-        Raises:
-            FailedError: There was no answer, and nothing was spent.
-        """
-        body = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": most,
-            "temperature": 0,
-        }
-        headers = {"content-type": "application/json"}
-        if self._style == "anthropic":
-            headers |= {"x-api-key": self._key or "", "anthropic-version": "2023-06-01"}
-        elif self._key:
-            headers["authorization"] = f"Bearer {self._key}"
-        request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
-        try:
-            with opener.open(request, timeout=self._timeout) as response:
-                answer: bytes = response.read(LONGEST + 1)
-        except (TimeoutError, http.client.IncompleteRead) as error:  # the question is read, and paid for
-            return Said(None, tokens_of(prompt), f"{self._shown} did not answer in time ({error})")
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise FailedError(f"{self._shown} did not answer: {error}") from error
-        if len(answer) > LONGEST:
-            return Said(None, tokens_of(prompt) + most, f"the answer of {self._shown} does not end")
-        tokens: int | None = None
-        try:
-            data: Any = json.loads(answer)
-            tokens = self._billed(data.get("usage"))
-            text = self._text_of(data)
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            said = prompt + answer.decode(errors="replace")
-            what = f"the answer of {self._shown} has an unknown shape ({error!r})"
-            return Said(None, tokens or tokens_of(said), what)
-        return Said(text, tokens or tokens_of(prompt) + tokens_of(text))
-
-    def cost(self, tokens: int) -> float:
-        """The price of so many tokens."""
-        return tokens * self.price_per_million / 1_000_000
-
-    def _text_of(self, data: Any) -> str:
-        if self._style == "anthropic":
-            return "".join(part["text"] for part in data["content"] if "text" in part)
-        return str(data["choices"][0]["message"]["content"] or "")
-
-    def _billed(self, usage: object) -> int | None:
-        if self._style == "anthropic":
-            cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-            return billed(usage, "input_tokens", "output_tokens", *cached)
-        return billed(usage, "total_tokens") or billed(usage, "prompt_tokens", "completion_tokens")
-
-
-def billed(usage: object, *names: str) -> int | None:
-    """The tokens that an endpoint says were used, the counts of these names together; None if it does not say.
-
-    >>> billed({"input_tokens": 5, "output_tokens": 7}, "input_tokens", "output_tokens")
-    12
-    >>> billed({"total_tokens": "many"}, "total_tokens") is None
-    True
-    """
-    given = cast("dict[str, object]", usage) if isinstance(usage, dict) else {}
-    counts = [given.get(name) or 0 for name in names]
-    if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 53 for n in counts):
-        return None
-    return sum(cast("list[int]", counts)) or None
-
 
 Decision = Literal["MERGE", "KEEP_BOTH", "CONTRADICTION", "SUPERSEDED"]
 DECISIONS: tuple[str, ...] = get_args(Decision)
@@ -367,49 +209,25 @@ def known_word(value: object) -> Decision | None:
     return word if word in DECISIONS else None  # type: ignore[return-value]
 
 
-class EndpointJudge(Endpoint):
-    """A model behind an address."""
+class LLMJudge:
+    """A language model, asked about the whole batch at once."""
 
-    name = "endpoint"
-
-    def decide(self, cases: Sequence[Case]) -> Verdicts:
-        """One request for the whole batch."""
-        try:
-            said = self.ask(prompt_for(cases), ANSWER_TOKENS * len(cases) + ANSWER_START)
-        except FailedError as error:
-            raise JudgeError(f"the judge failed ({error}); both memories are kept") from error
-        if said.text is None:
-            return Verdicts(
-                decisions=(None,) * len(cases),
-                tokens=said.tokens,
-                money=self.cost(said.tokens),
-                problem=f"{said.problem}; both memories are kept",
-            )
-        return _read(said.text, len(cases), tokens=said.tokens, money=self.cost(said.tokens))
-
-
-class CommandJudge:
-    """The user's own agent as a subprocess: the prompt on standard input, the answer on standard output."""
-
-    name = "command"
-
-    def __init__(self, command: Sequence[str], *, timeout: float = 120.0) -> None:
-        self._command, self._timeout = list(command), timeout
+    def __init__(self, llm: LLM) -> None:
+        self._llm = llm
+        self.name = llm.source.name
+        self.price_per_million = llm.price.dearest
 
     def decide(self, cases: Sequence[Case]) -> Verdicts:
-        """One call of the command for the whole batch."""
-        prompt = prompt_for(cases)
+        """One question for the whole batch."""
         try:
-            answer = ask(self._command, prompt, self._timeout)
-        except subprocess.TimeoutExpired as error:
-            said = f"the judge {self._command[0]!r} did not answer in time ({error.timeout:g} s)"
+            reply = self._llm.ask(prompt_for(cases), max_tokens=ANSWER_TOKENS * len(cases) + ANSWER_START)
+        except LLMError as error:
+            if not error.tokens:
+                raise JudgeError(f"the judge failed ({error}); both memories are kept") from error
             return Verdicts(
                 decisions=(None,) * len(cases),
-                tokens=tokens_of(prompt),
-                problem=f"{said}; both memories are kept",
+                tokens=error.tokens,
+                money=self._llm.price.of(error.tokens, 0),
+                problem=f"{error}; both memories are kept",
             )
-        except FailedError as error:
-            raise JudgeError(
-                f"the judge {self._command[0]!r} failed ({error}); both memories are kept"
-            ) from error
-        return _read(answer, len(cases), tokens=tokens_of(prompt) + tokens_of(answer))
+        return _read(reply.text, len(cases), tokens=reply.tokens, money=reply.money)

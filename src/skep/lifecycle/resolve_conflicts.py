@@ -127,7 +127,7 @@ def _replaces(newer: Memory, older: Memory, now: float) -> bool:
 def mergeable(a: Memory, b: Memory) -> bool:
     """True if rules may merge two memories: copies of one statement, of one kind, scope, domain and time."""
     return (
-        (a.kind, a.scope) == (b.kind, b.scope)
+        (a.kind, a.scope, a.key) == (b.kind, b.scope, b.key)  # a key is somebody's name for one of them
         and a.polarity * b.polarity != -1
         and _same_domain(a, b)
         and (a.valid_from, a.valid_to, a.expires_at) == (b.valid_from, b.valid_to, b.expires_at)

@@ -1,6 +1,6 @@
 """Several texts to one text: by the sentence that stands for the rest, or by a model of the user's.
 
-A model (an agent's command, any program or an endpoint) is asked about all clusters at once. The cost of the batch is
+A language model is asked about all clusters at once. The cost of the batch is
 estimated before it is sent, and it is cut to what may be spent; the others wait. What an answer leaves out is asked for
 once more. Extraction and reflection call this; it touches no bank.
 """
@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-from skep.errors import DistilError, InvalidInputError
-from skep.lifecycle.judge import Endpoint, FailedError, Said, ask, tokens_of
+from skep.errors import DistilError, InvalidInputError, LLMError
+from skep.llm.language_model import LLM, tokens_of
 from skep.semantics.evidence import sentences, statements, telling, worth_keeping
 from skep.text.terms import query_terms
 
@@ -171,21 +170,19 @@ class Distiller:
     """Asks about all groups at once, within what may be spent.
 
     Args:
-        say: Answers a prompt in so many tokens at most; raises `DistilError` if it cannot.
-        price_per_million: What a million tokens cost.
+        llm: The model.
         max_tokens: About how many tokens may be spent, questions and answers, before the rest waits for another run.
         max_money: The same in money, where the model has a price.
     """
 
     def __init__(
         self,
-        say: Callable[[str, int], Said],
+        llm: LLM,
         *,
-        price_per_million: float = 0.0,
         max_tokens: int = 100_000,
         max_money: float = 1.0,
     ) -> None:
-        self._say, self.price_per_million = say, price_per_million
+        self._llm, self.price_per_million = llm, llm.price.dearest
         self._max_tokens, self._max_money = max_tokens, max_money
         self.tokens = 0
         """About what was spent so far."""
@@ -238,57 +235,10 @@ class Distiller:
 
     def _told(self, groups: Sequence[Sequence[str]]) -> dict[int, str | None]:
         """The texts in one answer, by the place of their group."""
-        said = self._say(prompt_for(groups), ANSWER_TOKENS * len(groups) + ANSWER_START)
-        self.tokens += said.tokens
-        if said.text is None:
-            raise DistilError(said.problem)
-        return read_answer(said.text, len(groups))
-
-
-class CommandDistiller(Distiller):
-    """The user's own agent as a subprocess: the prompt on standard input, the answer on standard output.
-
-    Args:
-        command: The program and its arguments.
-        max_tokens: See `Distiller`.
-        timeout: How many seconds an answer may take.
-    """
-
-    def __init__(self, command: Sequence[str], *, max_tokens: int = 100_000, timeout: float = 120.0) -> None:
-        super().__init__(self._run, max_tokens=max_tokens)
-        self._command, self._timeout = list(command), timeout
-
-    def _run(self, prompt: str, most: int) -> Said:
-        del most
         try:
-            answer = ask(self._command, prompt, self._timeout)
-        except subprocess.TimeoutExpired as error:
-            return Said(None, tokens_of(prompt), f"the model {self._command[0]!r} failed ({error})")
-        except FailedError as error:
-            raise DistilError(f"the model {self._command[0]!r} failed ({error})") from error
-        return Said(answer, tokens_of(prompt) + tokens_of(answer))
-
-
-class EndpointDistiller(Distiller):
-    """A model behind an address.
-
-    Args:
-        endpoint: Where to ask.
-        max_tokens: See `Distiller`.
-        max_money: See `Distiller`.
-    """
-
-    def __init__(self, endpoint: Endpoint, *, max_tokens: int = 100_000, max_money: float = 1.0) -> None:
-        super().__init__(
-            self._ask,
-            price_per_million=endpoint.price_per_million,
-            max_tokens=max_tokens,
-            max_money=max_money,
-        )
-        self._endpoint = endpoint
-
-    def _ask(self, prompt: str, most: int) -> Said:
-        try:
-            return self._endpoint.ask(prompt, most)
-        except FailedError as error:
+            reply = self._llm.ask(prompt_for(groups), max_tokens=ANSWER_TOKENS * len(groups) + ANSWER_START)
+        except LLMError as error:
+            self.tokens += error.tokens
             raise DistilError(f"the model failed ({error})") from error
+        self.tokens += reply.tokens
+        return read_answer(reply.text, len(groups))

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from skep.filters import Filter
-from skep.model import CURRENT, STATUSES, Hit, Memory, Recalled, Stage
+from skep.model import ANCHORS_GONE, CURRENT, STATUSES, Hit, Memory, Recalled, Stage
 from skep.retrieval import guidance as guide
 from skep.retrieval import levels, selection
 from skep.retrieval.candidates import Call, Candidates, of_pool, rated
@@ -326,6 +326,7 @@ def _flags(
         "outdated": outdated,
         "replaces": replaces,
         "stale": memory.stale,
+        "gone": ANCHORS_GONE in memory.metadata,
         "pending": memory.status == "pending",
     }
     return tuple(flag for flag, holds in told.items() if holds)

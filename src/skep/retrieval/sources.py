@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from skep.engine.engine import Engine
-from skep.filters import Filter
+from skep.filters import Filter, meets
 from skep.model import REPLACED, Link, Memory
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import terms as terms_of
@@ -642,6 +642,8 @@ def admits(where: Filter, memory: Memory) -> bool:
         and (where.until is None or memory.created_at < where.until)
         and (where.min_confidence is None or effective >= where.min_confidence)
         and (where.min_importance is None or memory.importance >= where.min_importance)
+        and (not where.keys or memory.key in where.keys)
+        and meets(where.metadata, memory.metadata)
         and (at is None or _valid(memory, at))
     )
 

@@ -12,8 +12,9 @@ import msgspec
 
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
-from skep.errors import ConflictError
-from skep.model import SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
+from skep.errors import ConflictError, InvalidInputError
+from skep.filters import Filter
+from skep.model import CURRENT, SHARED, Conflict, Event, Memory, OnConflict, Remembered, Scope
 from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import (
     ContradictionFn,
@@ -26,6 +27,7 @@ from skep.semantics.find_conflicts import (
 )
 from skep.storage.memory_rows import searched_text
 from skep.storage.sqlite_store import Plan
+from skep.validation import CLEARED
 
 if TYPE_CHECKING:
     from skep.storage.memory_tables import Changes
@@ -88,11 +90,67 @@ def remember(
     contradiction_fn: ContradictionFn | None = None,
 ) -> Remembered:
     """Write one memory by the policy for conflicts. To refuse or to replace is decided and written as one."""
+    if "key" in body:
+        with engine.writing():  # who has the key is looked at and written at one moment
+            said = draft(body, engine.now())
+            held = holders(engine, str(body["key"]), said.scope)
+            if held:
+                return _revised(engine, held, said, body)
+            return _written(engine, body, on_conflict, contradiction_fn)
+    return _written(engine, body, on_conflict, contradiction_fn)
+
+
+def _written(
+    engine: Engine, body: Body, on_conflict: OnConflict, contradiction_fn: ContradictionFn | None
+) -> Remembered:
     if on_conflict == "ignore":
         return _stored(engine, engine.write([("remember", body)])[1], ())
     conflicts_of = _looking(engine, body, contradiction_fn)
     done = _by_policy(engine, body, on_conflict, conflicts_of)
     return msgspec.structs.replace(done, reason=conflicts_of.reason) if conflicts_of.reason else done
+
+
+HOLDING: tuple[str, ...] = (*CURRENT, "deprecated", "quarantined")
+"""Statuses in which a memory keeps its key. One that was taken back, replaced or is over leaves it to the next."""
+
+
+def holders(engine: Engine, key: str, scope: Scope) -> list[Memory]:
+    """The memories of exactly a scope that have a key, the newest first; several where replicas wrote at once."""
+    where = Filter(scope=scope, keys=(key,), statuses=HOLDING, now=engine.now())
+    return [memory for _row, memory in engine.find(where, limit=100)]
+
+
+def _revised(engine: Engine, held: Sequence[Memory], said: Memory, body: Body) -> Remembered:
+    """Make the newest holder of a key say what a call says; what others hold of the same key, it replaces."""
+    kept = held[0]
+    if said.kind != kept.kind:
+        raise InvalidInputError(
+            f"{kept.id}, which has the key {said.key!r}, is of kind {kept.kind}, and a kind stays; pass"
+            f" kind={kept.kind!r}, or forget it first",
+            field="kind",
+        )
+    wanted: Body = {
+        name: body.get(name, cleared) for name, cleared in CLEARED.items() if name not in ("scope", "key")
+    }
+    ends = wanted.pop("ttl")
+    wanted |= {name: body[name] for name in ("text", "agent", "confidence", "importance") if name in body}
+    if wanted["agent"] is None:
+        wanted.pop("agent")
+    now = msgspec.json.decode(msgspec.json.encode(kept))
+    wanted = msgspec.json.decode(msgspec.json.encode(wanted))
+    changes = {name: value for name, value in wanted.items() if value != now[name]}
+    if ends is not None:
+        changes["ttl"] = ends
+    elif kept.expires_at is not None:
+        changes["expires_at"] = None
+    plans: list[Plan] = [("supersede", {"old": other.id, "new": kept.id}) for other in held[1:]]
+    if changes:
+        plans.append(("revise", {"memory": kept.id, "changes": changes}))
+    if body.get("evidence"):
+        plans.append(("evidence", {"memory": kept.id, "sources": body["evidence"]}))
+    if plans:
+        engine.write(plans)
+    return Remembered(memory=engine.memory(kept.id), action="revised" if changes else "confirmed")
 
 
 def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of: _Look) -> Remembered:
@@ -147,7 +205,7 @@ def remember_many(
                 _accepted(item.body, _looking(engine, item.body, item.contradiction_fn)())
     done: list[Remembered] = []
     for run in runs:
-        if run[0].on_conflict in ("ignore", "raise"):
+        if not _alone(run[0]):
             with gc_paused():
                 stored = _stored_all(engine, run)
         else:
@@ -171,14 +229,14 @@ def remember_many(
 def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
     """Items that are written together. What may be refused is never parted from what stands beside it."""
     policies = {item.on_conflict for item in items}
-    if policies == {"ignore"}:  # as nearly always
+    if policies == {"ignore"} and not any("key" in item.body for item in items):  # as nearly always
         for start in range(0, len(items), bulk):
             yield items[start : start + bulk]
         return
     refusing = "raise" in policies
     run: list[Item] = []
     for item in items:
-        alone = item.on_conflict in ("warn", "supersede")
+        alone = _alone(item)
         if run and (alone or (len(run) >= bulk and not refusing)):
             yield run
             run = []
@@ -188,6 +246,11 @@ def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
             run.append(item)
     if run:
         yield run
+
+
+def _alone(item: Item) -> bool:
+    """True if a memory is written on its own."""
+    return item.on_conflict in ("warn", "supersede") or "key" in item.body
 
 
 def _stored_all(engine: Engine, items: Sequence[Item]) -> list[Remembered]:
@@ -283,7 +346,7 @@ def _superseding(
     now = engine.now()
     memory = draft(body, now)
     mine = [c for c in conflicts if (c.existing.scope, c.existing.kind) == (memory.scope, memory.kind)]
-    repeated = [c for c in mine if repeats(c, memory)]
+    repeated = [c for c in mine if repeats(c, memory) and c.existing.key == memory.key]
     outdated = [
         c.existing.id
         for c in mine
@@ -305,6 +368,8 @@ def _is_copy(existing: Memory, memory: Memory) -> bool:
     def where(m: Memory) -> tuple[object, ...]:
         return m.kind, m.scope, m.polarity, m.level, m.valid_from, m.valid_to, m.expires_at
 
+    if memory.key is not None or existing.key is not None:  # a key is somebody's name for one of them
+        return False
     if memory.kind == "episode":  # what happened twice are two episodes
         return False
     domains = {existing.domain, memory.domain} - {None}

@@ -168,6 +168,10 @@ class Log:
         sql = "SELECT 1 FROM event_log WHERE actor = ? AND counter = ?"
         return self._c.one(sql, (actor, counter)) is not None
 
+    def forgot(self, memory_id: str) -> bool:
+        """True if the `forget` of a memory is here."""
+        return any(event.kind == "forget" for event in self.of(memory_id))
+
     def _counters(self, actor: str, after: int) -> list[int]:
         """The counters of an actor's events that are here, after one of them."""
         sql = "SELECT counter FROM event_log WHERE actor = ? AND counter > ? ORDER BY counter"
@@ -345,6 +349,13 @@ def place_of(event_id: str) -> tuple[str, int] | None:
         return None
     number = int(counter)
     return (actor, number) if str(number) == counter else None
+
+
+def erased_memory(event: Event) -> str | None:
+    """The memory whose text was taken out of an event, because it was forgotten; None where nothing was taken out."""
+    if event.kind == "remember" and "text" not in event.body:
+        return event.id
+    return event.body["memory"] if event.kind == "revise" and "changes" not in event.body else None
 
 
 def scrubbed_body(event: Event) -> dict[str, Any]:

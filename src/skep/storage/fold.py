@@ -24,6 +24,7 @@ from msgspec import UNSET
 
 from skep.confidence import contradicted, failed, supported
 from skep.events import (
+    VERSIONED,
     Changed,
     Confirm,
     Dispute,
@@ -130,6 +131,7 @@ def _pass(memory_id: str, events: Sequence[Event]) -> _Fold | State | None:
     if memory_id not in void:
         fold.dots.append(memory_id)
     for event in events:
+        fold.count(event)
         if event is not first and not (void and event.id in void):
             fold.step(event)
     return fold
@@ -141,6 +143,7 @@ def fold_on(memory: Memory, kept: Kept, events: Iterable[Event]) -> tuple[State,
     fold.resume(memory, kept)
     last = kept.last
     for event in sorted(events, key=order):
+        fold.count(event)
         fold.step(event)
         last = order(event)
     return fold.state(), fold.kept(Seen(last=last, undone=kept.undone))
@@ -176,7 +179,7 @@ def _initial(event: Event, said: Remember) -> dict[str, Any]:
     if created > at + _LATEST:
         created = at
     fields |= {"created_at": created, "scope": _scope(said.scope)}
-    fields |= {"tags": tuple(said.tags), "evidence": tuple(said.evidence)}
+    fields |= {"tags": tuple(said.tags), "evidence": tuple(said.evidence), "version": 1}
     fields["last_evidence_at"] = created if created > at else at  # told now, however long ago it was learnt
     if said.ttl is not None:
         fields["expires_at"] = created + said.ttl
@@ -234,6 +237,11 @@ class _Fold:
             blame=self.blame,
             taken=self.taken,
         )
+
+    def count(self, event: Event) -> None:
+        """Count a change, undone or not: no two states that were seen bear one number."""
+        if event.kind in VERSIONED:
+            self.fields["version"] += 1
 
     def step(self, event: Event) -> None:
         """Take one event. Kinds that do not move a memory, and those of a newer skep, leave it as it is."""

@@ -5,14 +5,15 @@ Every module of this room uses it. It knows the columns and runs no SQL itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from skep.errors import CorruptBankError
-from skep.filters import Filter
-from skep.model import ANY, SHARED, Event, Memory, Scope
+from skep.filters import Condition, Filter, meets
+from skep.model import ANY, BELOW, SHARED, Event, Memory, Scope
 
 if TYPE_CHECKING:
     from skep.storage.fold import State
@@ -52,6 +53,8 @@ STATE_COLUMNS = (
     "confirmations",
     "disputes",
     "metadata",
+    "key",
+    "version",
     "replaced_by",
     "replaced_how",
     "replaced_at",
@@ -62,7 +65,7 @@ STATE_COLUMNS = (
 _AS_STORED = (
     *("kind", "text", "title", "domain", "agent", "source", "confidence", "importance", "polarity", "level"),
     *("created_at", "valid_from", "valid_to", "expires_at", "last_evidence_at"),
-    *("successes", "failures", "confirmations", "disputes"),
+    *("successes", "failures", "confirmations", "disputes", "key", "version"),
 )
 """Columns that hold the field of the same name as it is."""
 SELECT = f"""
@@ -216,9 +219,9 @@ def where_clause(where: Filter, now: float) -> tuple[str, dict[str, Any]]:
     scope = where.scope
     if scope is not None:
         same = " AND ".join(
-            f"m.scope_{part} IS {bind(getattr(scope, part))}"
+            scope_part(f"m.scope_{part}", asked, bind)
             for part in ("user", "project", "session")
-            if getattr(scope, part) != ANY
+            if (asked := getattr(scope, part)) != ANY
         )
         same = same or "1"
         if where.include_shared:
@@ -229,6 +232,7 @@ def where_clause(where: Filter, now: float) -> tuple[str, dict[str, Any]]:
     among("m.kind", where.kinds)
     among("m.domain", where.domains)
     among("m.agent", where.agents)
+    among("m.key", where.keys)
     if where.statuses:
         ended = f"WHEN m.status = 'active' AND m.expires_at <= {bind(now)} THEN 'expired'"
         status = (
@@ -255,4 +259,27 @@ def where_clause(where: Filter, now: float) -> tuple[str, dict[str, Any]]:
         )
     if where.min_importance is not None:
         parts.append(f"m.importance >= {bind(where.min_importance)}")
+    if where.metadata:
+        parts.append(f"metadata_meets(m.metadata, {bind(_encode(where.metadata).decode())})")
     return " AND ".join(parts), values
+
+
+def scope_part(column: str, asked: str | None, bind: Callable[[Any], str]) -> str:
+    """The condition that one part of a scope puts to its column; `bind` gives a value a name."""
+    if asked is None or not asked.endswith(BELOW):
+        return f"{column} IS {bind(asked)}"
+    path = asked.removesuffix(BELOW)
+    after = chr(ord("/") + 1)
+    return (
+        f"({column} = {bind(path)} OR ({column} >= {bind(path + '/')} AND {column} < {bind(path + after)}))"
+    )
+
+
+def metadata_meets(metadata: str, conditions: str) -> bool:
+    """True if the metadata of a row meets conditions; both are JSON. SQLite calls it, as `metadata_meets`."""
+    return meets(_conditions(conditions), {} if metadata == "{}" else _decode(metadata))
+
+
+@lru_cache(maxsize=64)
+def _conditions(encoded: str) -> tuple[Condition, ...]:
+    return msgspec.json.decode(encoded, type=tuple[Condition, ...])

@@ -46,12 +46,12 @@ _INSERT = (
     f" VALUES({','.join('?' * (5 + len(STATE_COLUMNS)))})"
 )
 _KNOWN = (
-    "SELECT row, status, (SELECT kept FROM folds WHERE subject = ?1),"
+    "SELECT row, status, (SELECT kept FROM kept_folds WHERE subject = ?1),"
     f" {', '.join(STATE_COLUMNS)} FROM memories WHERE id = ?1"
 )
 _USED = (
-    "INSERT INTO uses(memory, count, last_at) SELECT key, value, ?2 FROM json_each(?1) WHERE NOT EXISTS"
-    " (SELECT 1 FROM memories WHERE id = key AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
+    "INSERT INTO uses(memory, count, last_at) SELECT j.key, j.value, ?2 FROM json_each(?1) j WHERE NOT"
+    " EXISTS (SELECT 1 FROM memories WHERE id = j.key AND forgotten = 1) ON CONFLICT(memory) DO UPDATE SET"
     " count = count + excluded.count, last_at = max(last_at, excluded.last_at)"
 )
 _SET = "INSERT OR REPLACE INTO settings(key, value, seq) VALUES(?,?,?)"
@@ -129,7 +129,7 @@ class Tables:
         """Recompute memories, links and settings from the log as it now is."""
         changes = Changes()
         moved: set[str] = set()
-        self._c.execute("DELETE FROM folds")
+        self._c.execute("DELETE FROM kept_folds")
         for subject in subjects:
             if subject.startswith(SETTING):
                 self._reset(subject)
@@ -257,16 +257,16 @@ class Tables:
         if kept is not None and len(history) >= self.long:
             self._keep(memory_id, kept)
         elif known is not None and known[2] is not None:  # it is not true any more
-            self._c.execute("DELETE FROM folds WHERE subject = ?", (memory_id,))
+            self._c.execute("DELETE FROM kept_folds WHERE subject = ?", (memory_id,))
         return state
 
     def _kept(self, subject: str, kind: type[S]) -> S | None:
-        found = self._c.one("SELECT kept FROM folds WHERE subject = ?", (subject,))
+        found = self._c.one("SELECT kept FROM kept_folds WHERE subject = ?", (subject,))
         return None if found is None else msgspec.msgpack.decode(found, type=kind)
 
     def _keep(self, subject: str, kept: Seen) -> None:
         self._c.execute(
-            "INSERT OR REPLACE INTO folds(subject, kept) VALUES(?, ?)",
+            "INSERT OR REPLACE INTO kept_folds(subject, kept) VALUES(?, ?)",
             (subject, msgspec.msgpack.encode(kept)),
         )
 
@@ -397,7 +397,7 @@ class Tables:
             erased[place] = erased.get(place, 0) + number
 
         count("log", self._log.scrub(memory_id))
-        self._c.execute("DELETE FROM folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
+        self._c.execute("DELETE FROM kept_folds WHERE subject IN (?, ?)", (memory_id, f"{LINKS}{memory_id}"))
         if again:
             return
         row = stored[0]

@@ -13,7 +13,7 @@ import msgspec
 
 from skep.errors import CorruptBankError
 from skep.filters import Filter, IndexRow
-from skep.model import ANY, KINDS, Memory, Scope
+from skep.model import BELOW, KINDS, Memory, Scope, is_pattern
 from skep.storage.event_log import Log
 from skep.storage.links import Linked, around
 from skep.storage.memory_rows import NEVER, SELECT, decode_list, memory_of, searched_text, where_clause
@@ -122,15 +122,13 @@ class Reads(Linked):
     def _few_rows_of(self, scope: Scope) -> list[int] | None:
         """The rows of everything of exactly a scope; None if that is much, or if all would have to be read to know."""
         asked = {"user": scope.user, "project": scope.project, "session": scope.session}
-        if scope.user == ANY or not any(value not in (None, ANY) for value in asked.values()):
+        named = {part: value for part, value in asked.items() if value is not None and not is_pattern(value)}
+        if is_pattern(scope.user) or not named or any(str(value).endswith(BELOW) for value in asked.values()):
             return None  # the index begins with the user, and has nothing of what is shared
-        named = {part: value for part, value in asked.items() if value not in (None, ANY)}
         parts = [f"scope_{part} IS NULL" for part, value in asked.items() if value is None]
         parts += [f"scope_{part} = :{part}" for part in named]
-        rows = self.connection.rows(
-            f"SELECT row FROM memories INDEXED BY memories_scope WHERE {' AND '.join(parts)} LIMIT {FEW_SCOPED + 1}",
-            named,
-        )
+        sql = f"SELECT row FROM main.memories INDEXED BY memories_scope WHERE {' AND '.join(parts)}"
+        rows = self.connection.rows(f"{sql} LIMIT {FEW_SCOPED + 1}", named)
         return [row for (row,) in rows] if len(rows) <= FEW_SCOPED else None
 
     def find(
@@ -204,6 +202,15 @@ class Reads(Linked):
         return self.memories_where(
             "m.stale = 1 AND m.status = 'active' AND m.forgotten = 0", {}, "ORDER BY m.row"
         )
+
+    def scopes(self, where: Filter) -> dict[Scope, int]:
+        """The scopes of memories that pass a filter, and how many are of each."""
+        passing, values = self._passing(where)
+        parts = "m.scope_user, m.scope_project, m.scope_session"
+        rows = self.connection.rows(
+            f"SELECT {parts}, count(*) {passing} GROUP BY {parts} ORDER BY {parts}", values
+        )
+        return {Scope(user=user, project=project, session=session): n for user, project, session, n in rows}
 
     def count(self, where: Filter) -> int:
         """The number of memories that pass a filter."""

@@ -21,6 +21,9 @@ def _refused(name: str, write: str) -> str:
     )
 
 
+COUNTED = """1 + (SELECT count(*) FROM subjects s JOIN event_log e ON e.seq = s.seq WHERE s.subject = memories.id
+        AND e.kind IN ('revise', 'retract', 'restore', 'supersede', 'merge', 'undo'))"""
+"""The version of a memory by the log."""
 STEPS: tuple[str, ...] = (
     """
     CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -265,6 +268,16 @@ STEPS: tuple[str, ...] = (
     DROP TABLE replicas;
     DROP TABLE runs;
     """,
+    f"""
+    -- Keys that callers chose, and how often a memory was changed. `kept_folds` is a new name so that an older skep,
+    -- which has the bank open, cannot go on changing memories: it would not count.
+    ALTER TABLE memories ADD COLUMN key TEXT;
+    ALTER TABLE memories ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+    UPDATE memories SET version = {COUNTED} WHERE forgotten = 0 AND id IN (SELECT subject FROM subjects);
+    CREATE INDEX memories_key ON memories(key, scope_project) WHERE key IS NOT NULL;
+    CREATE INDEX memories_project ON memories(scope_project) WHERE scope_project IS NOT NULL;
+    ALTER TABLE folds RENAME TO kept_folds;
+    """,
 )
 
 VERSION = len(STEPS)
@@ -280,6 +293,9 @@ AS_IT_IS = {
     CREATE TEMP VIEW tags(tag, row) AS SELECT tag, row FROM main.tags UNION ALL
         SELECT t.value, n.row FROM main.memories n, json_each(n.tags) t
         WHERE n.row > (SELECT coalesce(max(id), 0) FROM main.words_docsize);
+    """,
+    8: f"""
+    CREATE TEMP VIEW memories AS SELECT *, NULL AS key, iif(forgotten, 1, {COUNTED}) AS version FROM main.memories;
     """,
 }
 """The views that a bank needs that has come no further than a step, and cannot be migrated."""

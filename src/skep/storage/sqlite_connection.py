@@ -26,6 +26,7 @@ from skep.errors import (
     ReadOnlyError,
     StorageError,
 )
+from skep.storage.memory_rows import metadata_meets
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -169,6 +170,7 @@ class Connection:
                 "PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON"
             ).fetchall()
             db.execute("PRAGMA cache_size=-16384; PRAGMA mmap_size=0").fetchall()
+            db.create_scalar_function("metadata_meets", metadata_meets, 2, deterministic=True)
             if self._stand_ins is not None:
                 self._stand_ins.begin(db)
         with contextlib.suppress(OSError):

@@ -21,7 +21,7 @@ from skep.config import Settings
 from skep.errors import BusyError, ClosedError, DiskFullError, MovedError, NewerVersionError, ReadOnlyError
 from skep.events import mentioned
 from skep.model import Event
-from skep.storage.event_log import Log, scrubbed_body
+from skep.storage.event_log import Log, erased_memory, scrubbed_body
 from skep.storage.memory_rows import searched_text
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
@@ -312,7 +312,28 @@ class SqliteStore(Reads):
                 "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"mark:{job}", change)
             )
 
+    def note(self, name: str) -> str | None:
+        """What was noted in this file under a name; None if nothing was."""
+        return self.connection.one("SELECT value FROM meta WHERE key = ?", (f"note:{name}",))
+
+    def set_note(self, name: str, text: str) -> None:
+        """Note something in this file; it is never replicated."""
+        with self.connection.transaction():
+            self.connection.execute(
+                "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", (f"note:{name}", text)
+            )
+
     # Whole-file work
+
+    def copy_to(self, target: Path) -> None:
+        """Copy the bank to a file for another machine, without what is this machine's own. Nobody remembers it."""
+        copy_file(self.connection, target)
+        copy = Connection(str(target), busy_seconds=self.settings.busy_seconds)
+        with contextlib.closing(copy), copy.transaction():
+            copy.execute("DELETE FROM backups")
+            copy.execute(
+                "DELETE FROM meta WHERE key LIKE 'note:%' OR key LIKE 'lease:%' OR key LIKE 'mark:%'"
+            )
 
     def backup(self, target: Path, now: float) -> None:
         """Copy the bank while it is in use, and remember where, so that `forget` reaches the copy."""
@@ -456,6 +477,9 @@ def arrived(log: Log, events: Iterable[Event], *, horizon: int, partial: bool) -
         events: Those that came.
         horizon: Later stamps wait for their time.
         partial: Events with a gap before them are taken at once, for it may never be filled.
+
+    An event without its text waits for the `forget` that took it. Whoever took it at once would show the memory as
+    gone, and for ever, should the one replica that knows of the `forget` be lost.
     """
     versions = log.versions()
     waiting = {(event.actor, event.counter): event for event in log.held()}
@@ -472,8 +496,12 @@ def arrived(log: Log, events: Iterable[Event], *, horizon: int, partial: bool) -
         else:
             waiting[event.actor, event.counter] = event
     ready: list[Event] = []
+    gone = {name for event in waiting.values() if event.kind == "forget" for name in event.body["memories"]}
     for key in sorted(waiting):
         event = waiting[key]
+        erased = erased_memory(event)
+        if erased is not None and erased not in gone and not log.forgot(erased):
+            continue
         while versions.get(event.actor, 0) + 1 in scattered.get(event.actor, ()):
             versions[event.actor] = versions.get(event.actor, 0) + 1
         follows = partial or event.counter == versions.get(event.actor, 0) + 1

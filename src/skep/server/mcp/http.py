@@ -1,4 +1,4 @@
-"""The streamable HTTP transport of `skep mcp --http`, on Starlette and uvicorn (extra `http`).
+"""The streamable HTTP transport of `skep mcp --http`, on Starlette and uvicorn (extra `server`).
 
 One POST carries one message. A request that emits nothing is answered as plain JSON; the first notification turns its
 answer into a stream of events. Clients of the session era carry `Mcp-Session-Id`; stateless ones carry their envelope
@@ -68,7 +68,7 @@ try:
     from starlette.routing import Route
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
-    raise MissingExtraError("the HTTP server", "http") from error
+    raise MissingExtraError("the HTTP server", "server") from error
 
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_SESSIONS: Final = 256

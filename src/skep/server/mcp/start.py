@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from skep.config import PROJECT_FOLDER, find_bank
+from skep.config import PROJECT_FOLDER, bank_url, find_bank
 from skep.errors import MovedError
 from skep.server.mcp.session import Session
 from skep.server.mcp.stdio import root_uris
@@ -54,24 +54,30 @@ class Banks:
         """Whether the client is on this machine, so that its folders are ours."""
         self._opener = opener or partial(_open, environ=environ)
         self._lock = threading.Lock()
-        self._open: dict[Path, Bank] = {}
+        self._open: dict[str, Bank] = {}
         self._nothing: Bank | None = None
 
     def of(self, call: Call, session: Session) -> Bank:
         """The bank for a call, opened if need be."""
-        where = find_bank(self._path, self._environ, self._folder(call, session))
-        call.place = str(where)
+        url = bank_url(self._path, self._environ)
+        if url is None:
+            where = str(find_bank(self._path, self._environ, self._folder(call, session)))
+            call.place = where
+        else:
+            from skep.hub.hub_urls import shown
+
+            where, call.place = url, shown(url)
         with self._lock:
             self._let_go_if_moved(where)
-            if where not in self._open and call.reads and not where.exists():
+            if where not in self._open and url is None and call.reads and not os.path.exists(where):
                 if self._nothing is None:
                     self._nothing = self._opener(MEMORY)
                 return self._nothing
             if where not in self._open:
-                self._open[where] = self._opener(str(where))
+                self._open[where] = self._opener(where)
             return self._open[where]
 
-    def _let_go_if_moved(self, where: Path) -> None:
+    def _let_go_if_moved(self, where: str) -> None:
         """A bank whose file was replaced, by a copy that was put back for instance, is opened again."""
         known = self._open.get(where)
         if known is not None and known.engine.moved:

@@ -75,6 +75,11 @@ def remember(
     importance: Unit = None,
     valid_from: When = None,
     valid_to: When = None,
+    metadata: Annotated[dict[str, Any] | None, Meta(description="Anything else, to filter by.")] = None,
+    key: Annotated[
+        str, Meta(description="Your name for it; what has it in this scope is revised.", min_length=1)
+    ]
+    | None = None,
     on_conflict: Annotated[
         Literal["warn", "supersede", "raise", "ignore"],
         Meta(
@@ -90,7 +95,9 @@ def remember(
     from skep.text import redaction
 
     bank = call.bank()
-    given = {"text": text, "title": title, "tags": tags, "domain": domain, "source": source}
+    given: dict[str, Any] = {"text": text, "title": title, "tags": tags, "domain": domain, "source": source}
+    if metadata is not None:
+        given["metadata"] = metadata
     fields, secrets = redaction.redact_fields(given, redaction.SECRETS)
     stored = bank.remember(
         **fields,
@@ -100,6 +107,7 @@ def remember(
         importance=importance,
         valid_from=valid_from,
         valid_to=valid_to,
+        key=key,
         on_conflict=on_conflict,
         agent=client_name(call),
     )
@@ -118,6 +126,8 @@ def _done(stored: Remembered) -> str:
     """The result of a write, in words that leave no doubt which memory holds now."""
     if stored.action == "confirmed":
         return f"already known as [{stored.memory.id}], which is confirmed; nothing new is stored"
+    if stored.action == "revised":
+        return f"revised [{stored.memory.id}], which has that key"
     return f"stored [{stored.memory.id}]" + (" in place of:" if stored.action == "superseded" else "")
 
 
@@ -144,6 +154,9 @@ def recall(
     since: When = None,
     until: When = None,
     valid_at: When = None,
+    metadata: Annotated[
+        dict[str, Any] | None, Meta(description='Conditions, as {"lang": "en", "price": {"$lt": 5}}.')
+    ] = None,
     include_superseded: Annotated[
         bool, Meta(description="Also what was replaced, marked as outdated.")
     ] = False,
@@ -166,6 +179,7 @@ def recall(
         since=since,
         until=until,
         valid_at=valid_at,
+        metadata=metadata,
         include_superseded=include_superseded,
     )
     now = bank.engine.now()
@@ -186,6 +200,8 @@ def revise(
     confidence: Unit = None,
     importance: Unit = None,
     valid_to: When = None,
+    expected_version: Annotated[int, Meta(description="Only if it still has this version.", ge=1)]
+    | None = None,
     replaced_by: Annotated[
         str | None,
         Meta(
@@ -214,7 +230,7 @@ def revise(
     bank = call.bank()
     memory: Memory = bank.get(id)
     if changes:
-        memory = bank.revise(id, **changes)
+        memory = bank.revise(id, expected_version=expected_version, **changes)
     if replaced_by is not None:
         memory = bank.supersede(id, replaced_by)
         touch(call, replaced_by)
@@ -437,11 +453,12 @@ def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
     ) -> str:
         """Clean the bank up: merge what is said twice, settle clear conflicts, set aside what is outdated.
         It can take minutes on a large bank. Nothing is deleted, and undo takes each step back."""
-        from skep.lifecycle.judge import CommandJudge
+        from skep.lifecycle.judge import LLMJudge
+        from skep.llm.language_model import LLM, CommandSource
 
         found = call.bank().maintain(
             dry_run=dry_run,
-            judge=CommandJudge(judge) if judge and not dry_run else None,
+            judge=LLMJudge(LLM(CommandSource(judge), timeout=120.0)) if judge and not dry_run else None,
             progress=call.progress,
         )
         if not dry_run:

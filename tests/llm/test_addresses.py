@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from tests.lifecycle.endpoint import Server
+from tests.lifecycle.endpoint import Server, behind
 
-from skep.errors import ConfigError
-from skep.lifecycle import judge
-from skep.lifecycle.judge import Endpoint, FailedError
+from skep.errors import ConfigError, LLMError
+from skep.llm import language_model
 
 KEY = "sk-very-secret"
 
@@ -53,41 +52,41 @@ def test_a_redirect_does_not_carry_the_key_to_another_address() -> None:
 
             def log_message(self, format: str, *args: object) -> None: ...
 
-        with serving(Redirecting) as url, pytest.raises(FailedError, match="302"):
-            Endpoint(url, "m", key=KEY).ask("hello", 10)
+        with serving(Redirecting) as url, pytest.raises(LLMError, match="302"):
+            behind(url, key=KEY).ask("hello", max_tokens=10)
     assert seen == []
 
 
 def test_the_line_break_at_the_end_of_a_key_is_no_part_of_it(endpoint: Server) -> None:
     endpoint.says("fine")
-    assert Endpoint(endpoint.url, "m", key=f" {KEY}\n").ask("hello", 10).text == "fine"
+    assert behind(endpoint.url, key=f" {KEY}\n").ask("hello", max_tokens=10).text == "fine"
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\nx-more: 1", f"{KEY}\u2026"])
 def test_a_key_that_is_none_is_refused_and_not_told(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Endpoint("http://localhost:1/", "m", key=key)
+        behind("http://localhost:1/", key=key)
     assert KEY not in str(caught.value)
 
 
 def test_what_may_be_a_key_in_the_address_is_not_told(endpoint: Server) -> None:
     url = f"{endpoint.url}?key={KEY}"
     endpoint.answers = [b"no JSON"]
-    said = Endpoint(url, "m").ask("hello", 10)
-    with pytest.raises(FailedError) as failed:
-        Endpoint(f"http://127.0.0.1:1/?key={KEY}", "m").ask("hello", 10)
+    with pytest.raises(LLMError) as said:
+        behind(url).ask("hello", max_tokens=10)
+    with pytest.raises(LLMError) as failed:
+        behind(f"http://127.0.0.1:1/?key={KEY}").ask("hello", max_tokens=10)
     with pytest.raises(ConfigError) as refused:
-        Endpoint(f"localhost/?key={KEY}", "m")
-    assert endpoint.url in said.problem
-    assert all(KEY not in told for told in (said.problem, str(failed.value), str(refused.value)))
+        behind(f"localhost/?key={KEY}")
+    assert endpoint.url in str(said.value)
+    assert all(KEY not in told for told in (str(said.value), str(failed.value), str(refused.value)))
 
 
 def test_an_answer_that_does_not_end_is_not_read_to_its_end(
     endpoint: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge, "LONGEST", 1000)
+    monkeypatch.setattr(language_model, "LONGEST", 1000)
     endpoint.says("x" * 1000)
-    said = Endpoint(endpoint.url, "m").ask("hello", 10)
-    assert said.text is None
-    assert "does not end" in said.problem
-    assert 10 < said.tokens < 100
+    with pytest.raises(LLMError, match="does not end") as said:
+        behind(endpoint.url).ask("hello", max_tokens=10)
+    assert 10 < said.value.tokens < 100

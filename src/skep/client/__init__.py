@@ -1,0 +1,1 @@
+"""Banks of a skep server, used over HTTP as if they were here."""

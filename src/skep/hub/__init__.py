@@ -1,0 +1,1 @@
+"""Hubs: a log that several machines share, the local replica of it, and one file per kind of hub."""
