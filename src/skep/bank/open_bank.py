@@ -124,7 +124,9 @@ class OpenBank:
         from skep.text import redaction
 
         usual = redaction.kinds_of(self._engine.setting(redaction.SETTING)) if redact is True else ()
-        return redaction.redact_fields(fields, redaction.clean_kinds("redact", redact, usual))
+        chosen = redaction.clean_kinds("redact", redact, usual)
+        limits = self._engine.settings
+        return redaction.redact_fields(fields, chosen, longest=max(limits.text_limit, limits.metadata_limit))
 
     @property
     def _recall(self) -> Recaller:

@@ -87,6 +87,7 @@ class Engine:
         self.setting, self.settings_of = store.setting, store.settings_of
         self.settings_under, self.changes_of = store.settings_under, store.changes_of
         self.mark, self.set_mark = store.mark, store.set_mark
+        self.digest, self.renew_name = store.digest, store.renew_name
         self.note, self.set_note = store.note, store.set_note
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity

@@ -16,7 +16,7 @@ itself can be kept (`Kept`), and a newer event then steps on from there. The law
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -400,9 +400,12 @@ LOCAL_SETTINGS = frozenset({"recall/config", "redact/kinds", WRITERS})
 """Settings that do not travel: what another replica says of them counts only if `settings/from` names it."""
 
 
-def fold_setting(events: Iterable[Event], writers: Container[str] | None = None) -> tuple[bool, Any]:
-    """The value of one setting, and whether it is set at all; with `writers`, by what these actors wrote."""
-    events = sorted((e for e in events if writers is None or e.actor in writers), key=order)
+def fold_setting(events: Iterable[Event], writers: Mapping[str, int] | None = None) -> tuple[bool, Any]:
+    """The value of one setting, and whether it is set at all.
+
+    With `writers`, by what these actors wrote, each up to its own counter.
+    """
+    events = sorted((e for e in events if writers is None or e.counter <= writers.get(e.actor, 0)), key=order)
     void = voided(events)
     for event in reversed(events):
         if event.kind == "setting" and event.id not in void:

@@ -7,7 +7,7 @@ is decided by `fold`, which is pure; this module writes the results down.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -38,7 +38,7 @@ from skep.storage.memory_rows import (
     state_values,
 )
 from skep.storage.sqlite_connection import Connection
-from skep.storage.sqlite_file import names_of
+from skep.storage.sqlite_file import LAST_COUNTER, names_of
 from skep.storage.vectors import Vectors
 
 _INSERT = (
@@ -384,10 +384,11 @@ class Tables:
 
     def local_setting(self, key: str) -> tuple[bool, Any]:
         """A setting that does not travel, by the events of this file alone and of whom `settings/from` names."""
-        writers = set(names_of(self._c))
+        writers = names_of(self._c)
         if key != WRITERS:
             named = self.local_setting(WRITERS)[1]
-            writers |= {name for name in named if isinstance(name, str)} if isinstance(named, list) else set()
+            listed = cast("list[object]", named) if isinstance(named, list) else []
+            writers |= {name: LAST_COUNTER for name in listed if isinstance(name, str)}
         return fold_setting(self._log.of(SETTING + key), writers)
 
     def _forget(self, memory_id: str, stored: tuple[int, str, str], again: bool, changes: Changes) -> None:

@@ -562,44 +562,64 @@ def kinds_of(setting: object, usual: tuple[str, ...] = USUAL) -> tuple[str, ...]
         return usual
 
 
-def redact_fields(given: Mapping[str, Any], kinds: Iterable[str]) -> tuple[dict[str, Any], dict[str, int]]:
+def redact_fields(
+    given: Mapping[str, Any], kinds: Iterable[str], *, longest: int = 1 << 20
+) -> tuple[dict[str, Any], dict[str, int]]:
     """The fields given to `remember` without secrets in any text, and how many of each kind there were.
 
-    Private parts are counted here and taken out by the checks that follow, which say so where nothing is left.
+    Private parts are counted here and taken out by the checks that follow, which say so where nothing is left. A text
+    of more than `longest` characters is not read: those checks refuse it.
     """
     counts: Counter[str] = Counter()
     wanted = tuple(kinds)
     fields = dict(given)
-    refuse_deep("what was given", fields, DEEP + 1)
-    if marked(fields):
-        counts["private"] += 1
     for name in REDACTED if wanted else ():
-        if name in fields:
-            fields[name] = _redacted(fields[name], wanted, counts)
+        value = fields.get(name)
+        if value is None or (isinstance(value, str) and not value):
+            continue
+        if not isinstance(value, str):
+            refuse_deep("what was given", value, DEEP + 1)
+        fields[name] = _redacted(value, wanted, counts, longest)
+    if marked(fields):
+        refuse_deep("what was given", fields, DEEP + 1)
+        counts["private"] += 1
     return fields, dict(counts)
 
 
-def _redacted(value: Any, kinds: tuple[str, ...], counts: Counter[str]) -> Any:
-    """A value with secrets replaced wherever it holds text; private marks stay for the checks to see."""
+def _redacted(value: Any, kinds: tuple[str, ...], counts: Counter[str], longest: int) -> Any:
+    """A value with secrets replaced wherever it holds text, the value itself where there are none.
+
+    Private marks stay for the checks to see, and what is no text, list or mapping is theirs to refuse.
+    """
     if isinstance(value, str):
+        if len(value) > longest and len(without_private(value)) > longest:
+            return value
         done = redact(value, kinds)
+        if not done.found:
+            return value
         counts.update(one.kind for one in done.found if one.kind != "private")
         hidden = any(one.kind == "private" for one in done.found)
         return value if hidden and not done.text.strip() else done.text
+    before = counts.total()
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
-        return {_redacted(key, kinds, counts): _under(key, one, kinds, counts) for key, one in pairs}
+        made: Any = {
+            _redacted(key, kinds, counts, longest): _under(key, one, kinds, counts, longest)
+            for key, one in pairs
+        }
+        return made if counts.total() > before else value
     if isinstance(value, list | tuple | set | frozenset):
-        return [_redacted(one, kinds, counts) for one in cast("list[Any]", value)]
+        made = [_redacted(one, kinds, counts, longest) for one in cast("list[Any]", value)]
+        return made if counts.total() > before else value
     return value
 
 
-def _under(key: Any, value: Any, kinds: tuple[str, ...], counts: Counter[str]) -> Any:
+def _under(key: Any, value: Any, kinds: tuple[str, ...], counts: Counter[str], longest: int) -> Any:
     """A value under a key, which may say that it is a password."""
-    if isinstance(key, str) and isinstance(value, str) and "\n" not in value:
+    if isinstance(key, str) and isinstance(value, str) and "\n" not in value and len(value) <= longest:
         lead = f'"{key}": "'
         for one in redact(f'{lead}{value}"', [kind for kind in kinds if kind in SECRETS]).found:
             if one.kind != "private" and (one.start, one.end) == (len(lead), len(lead) + len(value)):
                 counts[one.kind] += 1
                 return f"[{one.kind}]"
-    return _redacted(value, kinds, counts)
+    return _redacted(value, kinds, counts, longest)
