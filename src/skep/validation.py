@@ -618,8 +618,8 @@ def refuse_oversized(name: str, kind: str, body: Mapping[str, Any], settings: Se
     for field, size, limit in measured:
         if size > getattr(settings, limit):
             raise SyncError(
-                f"{name} ({kind}) has a {field} of {size:,}; this bank takes {getattr(settings, limit):,}, and nothing of"
-                f" this batch was taken. Raise `{limit}` in its Settings, or let the other side shorten it"
+                f"{name} ({kind}) has a {field} of {size:,}; this bank takes {getattr(settings, limit):,}, and nothing"
+                f" of this batch was taken. Raise `{limit}` in its Settings, or let the other side shorten it"
             )
     if len(msgspec.json.encode(body)) > LARGEST_EVENT:
         raise SyncError(

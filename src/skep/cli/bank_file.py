@@ -465,7 +465,13 @@ def with_(other: str, create: bool, keys: tuple[str, ...], bank_path: str | None
         return
     _report("sent", done.sent)
     _report("received", done.received)
-    click.echo("both show the same" if done.equal else "some events were held back or refused")
+    if done.forked:
+        click.echo(
+            f"one of the two went back in time and was written to: under {', '.join(done.forked)} they hold different"
+            " events. It writes under a new name now; remember again what it alone holds",
+            err=True,
+        )
+    click.echo("both show the same" if done.equal else "some events were held back, refused or differ")
 
 
 def _report(label: str, transfer: Transfer) -> None:

@@ -13,7 +13,14 @@ from collections.abc import Iterable, Sequence
 from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.lifecycle.maintenance_run import Action, Planned, counted
-from skep.lifecycle.similar_memories import Union, by_density, derived_from, inherited
+from skep.lifecycle.similar_memories import (
+    TRUST,
+    Union,
+    by_density,
+    derived_from,
+    inherited,
+    least_trust,
+)
 from skep.lifecycle.summarise import Distil, by_call, ranked
 from skep.model import CURRENT, Memory
 from skep.runtime import lazy
@@ -124,7 +131,7 @@ def extract(
         fresh = _worded(fresh, told.texts, smallest)
     used = {episode.id for _, group in fresh for episode in group}
     fresh += conventions(engine, [episode for episode in episodes if episode.id not in used])
-    return Planned(actions + [_new_fact(group, as_statement(fact)) for fact, group in fresh], problem)
+    return Planned(actions + [_new_fact(engine, group, as_statement(fact)) for fact, group in fresh], problem)
 
 
 CONVENTION = lazy(
@@ -465,7 +472,7 @@ def _to_distil(group: Sequence[Memory]) -> Action:
     return Action(step="extract", why=why, memories=tuple(episode.id for episode in group))
 
 
-def _new_fact(group: Sequence[Memory], text: str) -> Action:
+def _new_fact(engine: Engine, group: Sequence[Memory], text: str) -> Action:
     body: dict[str, object] = {
         "text": text,
         "kind": "fact",
@@ -473,6 +480,8 @@ def _new_fact(group: Sequence[Memory], text: str) -> Action:
         "source": "maintenance: extracted",
         **inherited(group),
     }
+    if (trust := least_trust(engine, group)) < TRUST:
+        body["metadata"] = {"trust": trust}
     plans: list[Plan] = [("remember", body)]
     plans += [("link", derived_from(episode.id)) for episode in group]
     say = "says" if len(group) == 1 else "say"

@@ -25,6 +25,7 @@ from skep.lifecycle.maintenance_run import Action, Held, MaintainReport, Run, co
 from skep.lifecycle.resolve_conflicts import Sorted
 from skep.lifecycle.summarise import Distil, Distiller
 from skep.model import Memory
+from skep.text.model_instructions import addresses_model
 
 STEPS = (
     "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
@@ -231,7 +232,7 @@ class _Steps:
     def extract(self) -> None:
         self._share()
         head, changed = self._changed("extract")
-        episodes = [memory for memory in changed if memory.level == 0]
+        episodes = [memory for memory in changed if memory.level == 0 and not addresses_model(memory.text)]
         reworded = extract_facts.reworded(self.engine, episodes)
         self.run.write(reworded)
         planned = extract_facts.extract(
@@ -371,6 +372,7 @@ class _Steps:
         self._share()
         head, changed = self._changed("reflect")
         looked_at = len(changed)
+        changed = [memory for memory in changed if not addresses_model(memory.text)]
         done: list[Action] = []
         notes: list[str] = []
         problem = ""

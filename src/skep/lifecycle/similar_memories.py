@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from skep.engine.engine import Engine
 from skep.errors import MissingExtraError
 from skep.model import Memory
 
@@ -56,6 +57,22 @@ def by_density(ids: Sequence[str], vectors: NDArray[np.float32], *, smallest: in
         if label >= 0:
             groups.setdefault(label, []).append(memory_id)
     return [sorted(groups[label]) for label in sorted(groups)]
+
+
+TRUST = 1.0
+"""How far is trusted who nobody has said anything about."""
+
+
+def least_trust(engine: Engine, sources: Sequence[Memory]) -> float:
+    """The trust in a memory that is derived: that in the least trusted of its sources, which may state their own."""
+
+    def trust(memory: Memory) -> float:
+        value = memory.metadata.get("trust") if memory.agent is None else None
+        if not isinstance(value, int | float):
+            value = None if memory.agent is None else engine.setting(f"trust/{memory.agent}")
+        return float(value) if isinstance(value, int | float) else TRUST
+
+    return min(map(trust, sources))
 
 
 SHARED_FIELDS = ("domain", "agent")

@@ -44,6 +44,7 @@ from skep.events import (
     voided,
 )
 from skep.model import SHARED, Event, Memory, Scope, Status
+from skep.text.model_instructions import APPROVED
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -397,7 +398,14 @@ def fold_links(src: str, events: Iterable[Event]) -> list[LinkState]:
 WRITERS = "settings/from"
 """The setting that names the other actors whose word on local settings counts."""
 LOCAL_SETTINGS = frozenset({"recall/config", "redact/kinds", WRITERS})
-"""Settings that do not travel: what another replica says of them counts only if `settings/from` names it."""
+"""Settings that do not travel, with those that begin with `approved/`.
+
+What another replica says of them counts only if `settings/from` names it."""
+
+
+def stays_here(key: str) -> bool:
+    """True if a setting does not travel."""
+    return key in LOCAL_SETTINGS or key.startswith(APPROVED)
 
 
 def fold_setting(events: Iterable[Event], writers: Mapping[str, int] | None = None) -> tuple[bool, Any]:

@@ -26,6 +26,7 @@ from skep.storage.fold import (
     fold_setting,
     fold_whole,
     seen,
+    stays_here,
 )
 from skep.storage.full_text import FullText
 from skep.storage.links import Staleness
@@ -362,7 +363,7 @@ class Tables:
     def _reset(self, subject: str, events: Sequence[Event] = ()) -> None:
         """Bring one setting up to date."""
         key = subject.removeprefix(SETTING)
-        if key in LOCAL_SETTINGS:
+        if stays_here(key):
             there, value = self.local_setting(key)
         elif (kept := self._kept(subject, Seen) if events else None) is not None and kept.follows(events):
             newest = max(events, key=order)

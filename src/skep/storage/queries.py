@@ -278,10 +278,11 @@ class Reads(Linked):
         return {row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in found}
 
     def trust_of(self, rows: Sequence[int]) -> dict[int, float]:
-        """The trust that summaries among rows state themselves, where they have no one author."""
+        """The trust that derived memories among rows state themselves, where they have no one author; at most 1."""
         sql = (
-            "SELECT row, json_extract(metadata, '$.trust') AS trust FROM memories WHERE row IN (:rows)"
-            " AND level > 0 AND agent IS NULL AND typeof(trust) IN ('real', 'integer')"
+            "SELECT row, min(json_extract(metadata, '$.trust'), 1.0) AS trust FROM memories WHERE row IN (:rows)"
+            " AND (level > 0 OR source = 'maintenance: extracted') AND agent IS NULL"
+            " AND typeof(trust) IN ('real', 'integer')"
         )
         return dict(self._of_rows(sql, rows))
 
