@@ -10,7 +10,7 @@ SUITE := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Tests expect the compiled core; where it could not be built, they are told to do without.
 CORE = $(if $(wildcard src/skep/_core*),,SKEP_NATIVE=0)
 
-.PHONY: help demo test test-full test-numpy test-core simulate fuzz check format walk bench bench-full bench-quality docs core wheel clean
+.PHONY: help demo test test-full test-numpy test-core test-adapters simulate fuzz check format walk bench bench-full bench-quality docs core wheel packages clean
 
 help:  ## What can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,12 @@ simulate: $(READY)  ## A thousand histories full of faults, each from its seed; 
 fuzz: $(READY)  ## Generated inputs at every door; N=1000000 for a long night.
 	SKEP_EMBEDDER=static $(BIN)/python -m tests.fuzz $(or $(N),10000)
 
+test-adapters: $(INSTALLED)  ## Every framework in an environment of its own: its tests, and ours (needs the network).
+	$(PYTHON) -m venv .venv-adapters
+	.venv-adapters/bin/python -m pip install --quiet --disable-pip-version-check -e '.[adapters]'
+	PYTHONPATH=. .venv-adapters/bin/python -m pytest -q tests/adapters tests/docs/test_examples.py -k 'adapters or frameworks' -W ignore -o asyncio_mode=auto
+	.venv-adapters/bin/python scripts/framework_suites.py
+
 check: $(READY)  ## Lint, types, direction of imports.
 	$(BIN)/ruff check src tests benchmarks scripts
 	$(BIN)/ruff format --check src tests benchmarks scripts
@@ -85,6 +91,9 @@ core: | $(VENV)/pyvenv.cfg  ## Build the compiled core in place; only what has c
 
 wheel: $(READY)  ## dist/: an sdist, and a wheel built from it that holds the core.
 	scripts/build_wheel.sh $(BIN)/python
+
+packages: $(INSTALLED)  ## dist/: server.json, skep.mcpb, a Claude Code plugin, a Gemini extension.
+	@$(BIN)/python scripts/build_packages.py
 
 clean:
 	rm -rf $(VENV) build dist src/skep/_core* src/*.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.given import folder_of_sets, number, to_write
 from benchmarks.hive.data import FILES, build, environment, fill, read
 
-SETS = ("amplihack_hive", "amplihack_long", "locomo_obs")
+SETS = ("amplihack_forget", "factcon_6k", "amplihack_hive", "amplihack_long", "locomo_obs")
 AGENTS = (1, 5, 20, 100)
 LIMIT = 10
 
@@ -62,6 +62,7 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         "recall_at_10": round(sum(found) / len(found), 4),
         "cpu_ms_p50": round(median(times) * 1000, 2),
         "completeness": completeness,
+        "gateway": hive.gateway.counts(),
         "lists": lists,
     }
 

@@ -7,6 +7,9 @@ level of a hit (how close to a query) and importance (how much it matters) are k
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+
+from skep.model import Memory
 
 STEP = 0.05
 """The share of the remaining doubt that one piece of evidence removes, and of the confidence that a failure takes."""
@@ -26,27 +29,92 @@ ABOVE = 1e-6
 DAY = 86_400.0
 
 
-def supported(confidence: float) -> float:
-    """After one more piece of evidence, or one success.
+def supported(confidence: float, weight: float = 1.0) -> float:
+    """After one more piece of evidence, or one success; `weight` is the trust in who says so.
 
-    >>> round(supported(0.8), 3)
-    0.81
+    >>> round(supported(0.8), 3), round(supported(0.8, 0.5), 3)
+    (0.81, 0.805)
     """
-    return confidence + STEP * (1 - confidence)
+    return confidence + weight * STEP * (1 - confidence)
 
 
-def failed(confidence: float) -> float:
+def failed(confidence: float, weight: float = 1.0) -> float:
     """After one failure.
 
     >>> round(failed(0.8), 3)
     0.76
     """
-    return confidence - STEP * confidence
+    return confidence - weight * STEP * confidence
 
 
-def contradicted(confidence: float) -> float:
-    """After a clear contradiction."""
-    return confidence * CONTRADICTED
+def contradicted(confidence: float, weight: float = 1.0) -> float:
+    """After a clear contradiction.
+
+    >>> contradicted(0.8), contradicted(0.8, 0.0)
+    (0.4, 0.8)
+    """
+    return confidence * CONTRADICTED**weight
+
+
+DEPTH = 32
+"""Steps of derivation that are followed."""
+
+
+def lineage(
+    names: Iterable[str], get: Callable[[str], Memory | None], *, of: str | None = None
+) -> dict[str, Memory]:
+    """The memories that sources name, and all those were derived from, near ones first; never the one they are `of`.
+
+    Rings and missing ones do no harm.
+    """
+    found: dict[str, Memory] = {}
+    frontier = list(names)
+    for _ in range(DEPTH):
+        following: list[str] = []
+        for name in frontier:
+            source = None if name in found or name == of else get(name)
+            if source is not None:
+                found[name] = source
+                following += source.evidence
+        if not following:
+            break
+        frontier = following
+    return found
+
+
+def said(memory: Memory) -> str:
+    """What a memory says, whatever the case and the spaces: copies say the same."""
+    return " ".join(f"{memory.title or ''} {memory.text}".casefold().split())
+
+
+def roots(
+    names: Iterable[str], get: Callable[[str], Memory | None], key: Callable[[Memory], str] = said
+) -> set[str]:
+    """The origins of some sources: `key` of each memory at the end of their lineage; a name nobody knows is its own.
+
+    5,000 copies of one memory have one root, so they are one piece of evidence.
+    """
+    names = list(names)
+    found = lineage(names, get)
+    ends = {key(memory) for memory in found.values() if not memory.evidence}
+    unknown = {n for n in (*names, *(n for m in found.values() for n in m.evidence)) if n not in found}
+    return ends | unknown or {key(memory) for memory in found.values()}
+
+
+def independent(
+    sources: Iterable[str],
+    known: Iterable[str],
+    get: Callable[[str], Memory | None],
+    key: Callable[[Memory], str] = said,
+) -> list[str]:
+    """The sources that lead to a root which neither `known` nor the sources before them lead to."""
+    counted, before = list[str](), roots(known, get, key)
+    for source in sources:
+        fresh = roots([source], get, key)
+        if fresh - before:
+            counted.append(source)
+        before |= fresh
+    return counted
 
 
 def effective(confidence: float, last_evidence_at: float, now: float, *, per_day: float) -> float:

@@ -30,12 +30,13 @@
     ├── EmbeddingError
     │   ├── EmbedderUnavailableError
     │   └── EmbedderMismatchError
+    ├── RerankError              the service behind a reranker failed
     ├── SyncError                replicas could not exchange events
     │   └── HubAwayError         a hub did not answer; what was written here is kept and sent later
     ├── JudgeError               the judge answered with something unusable
     ├── LLMError                 a language model gave no answer that can be used
     │   └── BudgetError          the next question does not fit into what may be spent
-    ├── AccessError              the token is missing, or has not the right
+    ├── AccessError              the token is missing; or an agent has not the right to change what another wrote
     ├── RemoteError              the server could not be reached, or answered with something unusable
     └── MissingExtraError        an optional dependency is not installed
 
@@ -216,11 +217,15 @@ class EmbedderMismatchError(EmbeddingError):
 
 
 class AccessError(SkepError, PermissionError):
-    """There is no token, it is not valid any more, or it has not the right."""
+    """The right is missing: no token, one that is not valid any more, or what another agent wrote would change."""
 
 
 class RemoteError(SkepError, ConnectionError):
     """The server could not be reached, or answered with something unusable."""
+
+
+class RerankError(SkepError):
+    """The service behind a reranker did not answer as it should."""
 
 
 class SyncError(SkepError):

@@ -249,6 +249,8 @@ class Evidence(Body):
     memory: Id
     sources: list[str] = []
     by: str | None = None
+    counts: list[str] | None = None
+    """The sources that lead to a root of their own, and so raise the confidence; None for all."""
 
 
 class Confirm(Body):
@@ -256,6 +258,8 @@ class Confirm(Body):
 
     memory: Id
     by: str | None = None
+    weight: Unit = 1.0
+    """The trust in who says so, where a hive knows it."""
 
 
 class Dispute(Body):
@@ -263,6 +267,9 @@ class Dispute(Body):
 
     memory: Id
     by: str | None = None
+    agent: str | None = None
+    """In a hive, whose word it is: it counts once, whatever it names as `by`."""
+    weight: Unit = 1.0
 
 
 class Linked(Body):
@@ -286,6 +293,19 @@ class Outcome(Body):
     shown: list[str] = []
     withheld: list[str] = []
     withhold: Unit | None = None
+    by: str | None = None
+    """In a hive, who reports it. Of what others wrote, an agent's reports count as one."""
+    weight: Unit = 1.0
+
+
+class Propose(Body):
+    """A change that an agent asks for, to a memory of another. It has no effect until somebody approves it."""
+
+    memory: Id
+    act: str
+    """The verb, such as `revise`."""
+    given: dict[str, Any] = {}
+    by: str | None = None
 
 
 class Use(Body):
@@ -333,6 +353,7 @@ BODIES: dict[str, type[Body]] = {
     "forget": Forget,
     "setting": SettingChanged,
     "undo": Undo,
+    "propose": Propose,
 }
 """The struct of each kind. A kind that is not here comes from a newer skep: it is kept, and has no effect."""
 KINDS_OF: dict[type[Body], str] = {body: kind for kind, body in BODIES.items() if kind != "unlink"}
@@ -342,7 +363,7 @@ def content(event: Event) -> Body | None:
     """The body of an event as the struct of its kind; None for a kind of a newer skep.
 
     >>> content(Event(actor="a", counter=1, hlc=0, kind="confirm", body={"memory": "a-1", "mood": "sure"}))
-    Confirm(memory='a-1', by=None)
+    Confirm(memory='a-1', by=None, weight=1.0)
     """
     shape = BODIES.get(event.kind)
     try:

@@ -129,7 +129,6 @@ REVISABLE = (
     "text",
     "title",
     "domain",
-    "agent",
     "scope",
     "tags",
     "source",
@@ -144,7 +143,7 @@ REVISABLE = (
     "key",
 )
 CLEARED: dict[str, Any] = {
-    **dict.fromkeys(("title", "domain", "agent", "source", "valid_from", "valid_to", "ttl", "key")),
+    **dict.fromkeys(("title", "domain", "source", "valid_from", "valid_to", "ttl", "key")),
     "scope": {},
     "tags": [],
     "metadata": {},

@@ -133,9 +133,10 @@ def test_a_summary_holds_only_what_the_passages_say_and_leads_to_them(
     ("lie", "reason"),
     [
         (fact("The backup goes to nas9", NIGHTLY["quote"]), "does not say 9"),
+        (fact("Zoe runs the nightly backup", NIGHTLY["quote"]), "does not name Zoe"),
         (fact("The backup is run by Zoe", NIGHTLY["quote"]), "does not name Zoe"),
         (fact("The nightly backup goes to nas3", "the backup is weekly"), "does not hold its quote"),
-        (fact("Penguins hunt squid under thick ice", NIGHTLY["quote"]), "most of its words"),
+        (fact("The restore hunts squid under thick ice", NIGHTLY["quote"]), "most of its words"),
         (fact("The nightly backup goes to nas3", NIGHTLY["quote"], passage=7), "no passage 7"),
         (fact("Does the backup go to nas3?", NIGHTLY["quote"]), "no short statement"),
         (fact("The nightly backup goes to nas3", NIGHTLY["quote"], confidence=7.0), "confidence is 7"),

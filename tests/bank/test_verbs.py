@@ -100,7 +100,7 @@ def test_none_clears_every_field_that_may_be_empty(plain_bank: Bank) -> None:
     ).memory
     cleared = plain_bank.revise(memory.id, **dict.fromkeys(CLEARED))
     assert (cleared.scope, cleared.tags, cleared.metadata) == (SHARED, (), {})
-    assert (cleared.title, cleared.domain, cleared.agent, cleared.source) == (None,) * 4
+    assert (cleared.title, cleared.domain, cleared.source, cleared.agent) == (None, None, None, "ana")
     assert (cleared.valid_from, cleared.valid_to, cleared.expires_at) == (None,) * 3
     assert (cleared.polarity, cleared.pinned) == (0, False)
     assert [m.id for m in plain_bank.find(scope={})] == [memory.id]

@@ -14,7 +14,8 @@ def run(bank_path: Path) -> Any:
     """Calls a command on a bank, and looks at how it ends."""
 
     def call(*args: str, stdin: str | None = None, code: int = 0, **environ: str) -> Any:
-        result = CliRunner().invoke(app, ["--bank", str(bank_path), *args], input=stdin, env=environ)
+        environ = {"SKEP_BANK": str(bank_path), **environ}
+        result = CliRunner().invoke(app, list(args), input=stdin, env=environ)
         if code == 0 and result.exception is not None:
             raise result.exception
         assert result.exit_code == code, result.output

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from skep.bank.bank import Bank
-from skep.cli.app import COMMANDS, MEANT, app
+from skep.cli.app import ALIASES, COMMANDS, MEANT, app, when
 from skep.errors import ConfigError, SkepError
 from skep.storage import sqlite_file
 
@@ -61,7 +63,7 @@ def test_search_may_give_ids_alone(run: Any) -> None:
     assert len(order["scores"]) == len(hits)
     lines = run("search", "which postgres on staging", "--ids").stdout.splitlines()
     assert [line.split("  ")[0] for line in lines] == order["ids"]
-    empty = run("search", "zebra quantum parliament", "--ids", "--tag", "none")
+    empty = run("search", "zebra quantum parliament", "--ids", "--tag", "none", code=3)
     assert (empty.stdout, bool(empty.stderr)) == ("", True)
     assert "leave --explain out" in run("search", "x", "--ids", "--explain", code=2).output
 
@@ -234,7 +236,7 @@ def test_a_bank_that_was_cut_to_nothing_is_not_taken_for_a_new_one(
 
 def test_nothing_found_prints_nothing_on_standard_output(run: Any) -> None:
     run("add", "the kettle is blue")
-    result = run("search", "zebra quantum parliament", "--tag", "none")
+    result = run("search", "zebra quantum parliament", "--tag", "none", code=3)
     assert result.stdout == ""
     assert result.stderr
 
@@ -256,7 +258,9 @@ def test_every_command_has_help_and_speaks_json() -> None:
     for name, command in commands():
         assert command.help, name
         options = {option for parameter in command.params for option in parameter.opts}
-        assert "--json" in options or name.split()[0] in ("mcp", "hook"), f"{name} lacks --json"
+        assert "--json" in options or {"mcp", "hook", "serve", "token", "agent"} & set(name.split()), (
+            f"{name} lacks --json"
+        )
 
 
 def test_completion_scripts_are_printed() -> None:
@@ -313,6 +317,7 @@ ELSEWHERE = {
     "tune",
     "audit",
     "completion",
+    "serve",
 }
 
 
@@ -323,7 +328,8 @@ def test_odd_arguments_end_in_plain_words(
     """Only what `main` turns into one line and an exit code may come out of a command."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
-    known = runner.invoke(app, ["--bank", str(bank_path), "add", "use ruff"]).stdout.strip()
+    with Bank.open(bank_path) as bank:
+        known = bank.remember("use ruff").memory.id
     command = app.get_command(click.Context(app), name)
     assert command is not None
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
@@ -370,7 +376,7 @@ def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("remember", "add"), ("recall", "search"), ("serach", "search"), ("as-of", "search --as-of")],
+    [("merge", "maintain"), ("serach", "search"), ("as-of", "search --as-of")],
 )
 def test_an_unknown_command_names_the_one_that_is_meant(run: Any, typed: str, meant: str) -> None:
     assert f"did you mean `skep {meant}`?" in run(typed, "x", code=2).output
@@ -378,8 +384,65 @@ def test_an_unknown_command_names_the_one_that_is_meant(run: Any, typed: str, me
 
 
 def test_every_hint_leads_to_a_command() -> None:
-    assert {meant.split()[0] for meant in MEANT.values()} <= set(COMMANDS)
-    assert not set(MEANT) & set(COMMANDS)
+    meant = MEANT | ALIASES
+    assert {name.split()[0] for name in meant.values()} <= set(COMMANDS)
+    assert not set(meant) & set(COMMANDS)
+
+
+def test_the_words_people_try_run(run: Any) -> None:
+    memory_id = run("remember", "The kettle is blue").stdout.strip()
+    assert "blue" in run("recall", "kettle").stdout
+    assert "#kitchen" in run("update", memory_id, "--tag", "kitchen").stdout
+    assert "erased" in run("delete", memory_id, "--yes").stdout
+    assert "version" in run("version").stdout
+    assert "SKEP_BANK" in run("config").stdout
+
+
+def test_a_script_can_tell_that_nothing_was_found(run: Any) -> None:
+    run("add", "The kettle is blue")
+    assert run("list", "submarine", code=3).stdout == ""
+    assert as_json(run("list", "submarine", "--json", code=3))["memories"] == []
+    assert run("search", "anything", "--kind", "episode", code=3).stdout == ""
+    run("list", "kettle")
+
+
+def test_a_bank_that_is_named_is_never_made_by_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "bnak.skep"
+    for words in (["add", "x"], ["search", "x"]):
+        refused = CliRunner().invoke(app, ["--bank", str(path), *words])
+        assert isinstance(refused.exception, SkepError)
+        assert "init" in str(refused.exception)
+    assert list(tmp_path.iterdir()) == []
+    assert CliRunner().invoke(app, ["--bank", str(path), "init"]).exit_code == 0
+    assert CliRunner().invoke(app, ["--bank", str(path), "add", "x"]).exit_code == 0
+
+
+def test_a_new_project_bank_never_hides_an_older_one_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.delenv("SKEP_BANK", raising=False)
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path / "shop")
+    runner = CliRunner()
+    runner.invoke(app, ["add", "The kettle is blue"], catch_exceptions=False)
+    told = runner.invoke(app, ["init"], catch_exceptions=False)
+    assert "its 1 memories stay there" in told.stderr
+    command = told.stderr.split("`")[1].removeprefix("skep ")
+    assert runner.invoke(app, ["list"]).exit_code == 3
+    assert "new 1" in runner.invoke(app, shlex.split(command), catch_exceptions=False).output
+    assert "kettle" in runner.invoke(app, ["list"], catch_exceptions=False).output
+
+
+def test_times_are_those_of_the_clock_on_the_wall(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert when(0.0) == "1970-01-01 09:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_maintenance_tells_only_what_it_looked_at(run: Any) -> None:

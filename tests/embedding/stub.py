@@ -1,4 +1,4 @@
-"""A service that embeds, on this machine: a real HTTP server that answers as OpenAI, Gemini and Ollama do."""
+"""A service that embeds, on this machine: a real HTTP server that answers as the services do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from skep.embedding.kept_connection import CONNECTIONS
+
 Reply = tuple[int, dict[str, str], Any]
 KEY = "secret-key"
 
@@ -18,6 +20,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.dim = 4
+        self.connections = 0
         self.script: list[Reply] = []
         self.always: Reply | None = None
         """What every request is answered with, while it is set."""
@@ -25,6 +28,12 @@ class Stub:
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # connections stay open, as those of the services do
+
+            def setup(self) -> None:
+                stub.connections += 1
+                super().setup()
+
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 stub.requests.append((self.path, dict(self.headers), body))
@@ -61,6 +70,12 @@ class Stub:
         if path.endswith(":batchEmbedContents"):
             texts = [request["content"]["parts"][0]["text"] for request in body["requests"]]
             return 200, {}, {"embeddings": [{"values": self.vector(text)} for text in texts]}
+        if path.endswith("/embed") and "texts" in body:
+            return 200, {}, {"embeddings": {"float": [self.vector(text) for text in body["texts"]]}}
+        if path.endswith("/rerank"):
+            scored = [{"index": i, "relevance_score": 1 / len(t)} for i, t in enumerate(body["documents"])]
+            ordered = sorted(scored, key=lambda one: -one["relevance_score"])
+            return 200, {}, {"results" if "top_n" in body else "data": ordered}
         return 200, {}, {"embeddings": [self.vector(text) for text in body["input"]]}
 
 
@@ -73,6 +88,7 @@ def serving() -> Iterator[Stub]:
     try:
         yield stub
     finally:
+        CONNECTIONS.close()
         stub.server.shutdown()
         stub.server.server_close()
         thread.join()

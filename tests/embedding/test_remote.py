@@ -11,7 +11,17 @@ import pytest
 from tests.embedding.stub import KEY, Stub, serving
 
 from skep.embedding.embedder import open_embedder
-from skep.embedding.remote import GEMINI, OLLAMA, OPENAI, RemoteEmbedder, Retry, Service, retry_after
+from skep.embedding.remote import (
+    COHERE,
+    GEMINI,
+    OLLAMA,
+    OPENAI,
+    VOYAGE,
+    RemoteEmbedder,
+    Retry,
+    Service,
+    retry_after,
+)
 from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
 
@@ -35,7 +45,7 @@ def make(stub: Stub, slept: list[float]) -> Callable[..., RemoteEmbedder]:
     return build
 
 
-@pytest.mark.parametrize("service", [OPENAI, GEMINI, OLLAMA], ids=lambda s: s.name)
+@pytest.mark.parametrize("service", [OPENAI, GEMINI, VOYAGE, COHERE, OLLAMA], ids=lambda s: s.name)
 def test_every_service_gives_unit_rows_in_the_order_of_the_texts(
     make: Callable[..., RemoteEmbedder], stub: Stub, service: Service
 ) -> None:
@@ -56,6 +66,23 @@ def test_the_key_travels_in_the_header_of_the_service_and_nowhere_else(
     assert KEY in [value for name, value in stub.requests[1][1].items() if name.lower() == "x-goog-api-key"]
     assert KEY not in str(stub.requests[2])
     assert not any(KEY in str((path, body)) for path, _, body in stub.requests)
+
+
+def test_one_connection_serves_many_questions(make: Callable[..., RemoteEmbedder], stub: Stub) -> None:
+    embedder = make()
+    for number in range(5):
+        embedder.embed([f"text {number}"])
+    assert (len(stub.requests), stub.connections) == (5, 1)
+
+
+def test_a_connection_that_the_service_closed_meanwhile_is_opened_anew(
+    make: Callable[..., RemoteEmbedder], stub: Stub, slept: list[float]
+) -> None:
+    embedder = make()
+    embedder.embed(["one"])
+    stub.script = [(0, {}, None)]  # it hangs up as soon as it is asked again
+    embedder.embed(["two"])
+    assert (stub.connections, slept) == (2, [])
 
 
 def test_texts_are_sent_in_batches_of_what_the_service_takes(
@@ -85,7 +112,12 @@ def test_a_rate_limit_is_waited_out_as_long_as_the_service_asks(
 def test_a_busy_or_silent_service_is_tried_again_with_growing_pauses(
     make: Callable[..., RemoteEmbedder], stub: Stub, slept: list[float]
 ) -> None:
-    stub.script = [(503, {}, {}), (0, {}, {}), (500, {}, {})]
+    stub.script = [
+        (503, {}, {}),
+        (0, {}, {}),
+        (0, {}, {}),
+        (500, {}, {}),
+    ]  # the first silence closes what was kept
 
     assert make().embed(["x"]).any()
     assert slept == [0.5, 1, 2]

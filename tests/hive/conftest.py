@@ -15,7 +15,8 @@ from skep.hive.hive import Hive
 AGENTS = ("ana", "bob", "cy", "dora", "eve", "fay")
 GROUPS = {"infra": ("ana", "bob"), "people": ("cy", "dora"), "sales": ("eve", "fay")}
 EMBEDDER = HashingEmbedder(64)
-FAST = HivePolicy(deadline=10.0, hedge_after=5.0)
+FAST = HivePolicy(deadline=10.0, hedge_after=5.0, stewards=("*",))
+"""Everybody may change everything: these tests are about layouts, not about rights (`test_rights`)."""
 
 MakeHive = Callable[..., Hive]
 
@@ -68,3 +69,8 @@ def banks(clock: Any) -> Iterator[Callable[[], Bank]]:
     yield make
     for bank in made:
         bank.close()
+
+
+def known_ids(bank: Bank) -> set[str]:
+    """The memories that a bank can answer with."""
+    return {memory.id for memory in bank.find(limit=10_000)}

@@ -17,7 +17,7 @@ from skep.replication.exchange import seen
 
 from .conftest import AGENTS, EMBEDDER, GROUPS
 
-POLICY = HivePolicy(deadline=5.0, hedge_after=2.0)
+POLICY = HivePolicy(stewards=("*",), deadline=5.0, hedge_after=2.0)
 HERE = {"sharded": ("ana", "bob", "cy"), "federated": ("root", "infra")}
 THERE = {"sharded": ("dora", "eve", "fay"), "federated": ("people", "sales")}
 Apart = tuple[Hive, Hive]
@@ -112,7 +112,7 @@ def test_a_rollback_covers_both_halves(apart: Apart) -> None:
 
 
 def test_a_rollback_says_whom_it_could_not_ask(open_both: Callable[..., Apart]) -> None:
-    here, there = open_both("sharded", policy=HivePolicy(deadline=0.2, hedge_after=0.1))
+    here, there = open_both("sharded", policy=HivePolicy(stewards=("*",), deadline=0.2, hedge_after=0.1))
     there.agent("eve").remember("The backup key was moved to rack two.")
     for member in there.members.values():
         member.stop()
@@ -124,7 +124,7 @@ def test_a_rollback_says_whom_it_could_not_ask(open_both: Callable[..., Apart]) 
 
 
 def test_repair_brings_both_halves_together_and_says_who_was_away(open_both: Callable[..., Apart]) -> None:
-    here, there = open_both("sharded", policy=HivePolicy(deadline=0.3, hedge_after=0.1))
+    here, there = open_both("sharded", policy=HivePolicy(stewards=("*",), deadline=0.3, hedge_after=0.1))
     for member in there.members.values():
         member.stop()
     kept = [here.agent("ana").remember(f"Room {n} holds crate {n}.", on_conflict="ignore") for n in range(9)]
@@ -221,7 +221,7 @@ def test_what_expired_elsewhere_is_collected_from_here(apart: Apart, clock: Any)
 
 
 def test_gc_and_review_say_whom_they_could_not_ask(open_both: Callable[..., Apart], clock: Any) -> None:
-    here, there = open_both("sharded", policy=HivePolicy(deadline=0.2, hedge_after=0.1))
+    here, there = open_both("sharded", policy=HivePolicy(stewards=("*",), deadline=0.2, hedge_after=0.1))
     for member in there.members.values():
         member.stop()
     for found in (here.gc(), here.review()):

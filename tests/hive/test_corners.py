@@ -247,7 +247,8 @@ def test_the_doubt_of_one_hive_is_not_the_doubt_of_another(make_hive: MakeHive) 
     one = make_hive("flat", name="one")
     other = make_hive("flat", name="other", bus=one.bus)
     speaker, listener = Orchestrator(one, "ana"), Orchestrator(other, "bob")
-    other.trust.set("ana", 0.1)
+    rival = other.agent("cy").remember("The staging database listens on port 6666.").memory
+    other.agent("dora").confirm(rival.id)
     stored = speaker.store_and_promote(FACT).memory
     listener.drain_events()
     speaker.drain_events()

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from skep.hive.bus.in_process import LocalInbox
+from skep.hive.bus.member_bus import BusInbox
 from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
 from skep.hive.hive_sources import fault_of
@@ -313,16 +313,16 @@ def test_a_member_that_keeps_silent_is_asked_but_not_waited_for(
     hive: Hive, release: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected: list[int] = []
-    original = LocalInbox.take
+    original = BusInbox.take
 
-    def take(self: LocalInbox, count: int, *, wait: float) -> list[Envelope]:
+    def take(self: BusInbox, count: int, *, wait: float) -> list[Envelope]:
         expected.append(count)
         return original(self, count, wait=wait)
 
     sabotage(hive, "cy", hanging(release))
     for _ in range(SUSPECT_AFTER):
         found(hive)
-    monkeypatch.setattr(LocalInbox, "take", take)
+    monkeypatch.setattr(BusInbox, "take", take)
     texts, answer = found(hive)
 
     assert expected[0] == len(AGENTS) - 1

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from skep.bank.bank import Bank
 from skep.hive.gateway import HivePolicy
-from skep.hive.gossip import Gossip, choose, convergence, known_ids
+from skep.hive.gossip import Gossip, choose, convergence
 
-from .conftest import EMBEDDER, MakeHive
+from .conftest import EMBEDDER, MakeHive, known_ids
 
 Make = Callable[[], Bank]
 

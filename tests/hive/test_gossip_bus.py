@@ -13,7 +13,7 @@ from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, SyncError
 from skep.hive.bus.in_process import LocalBus
 from skep.hive.gateway import HivePolicy
-from skep.hive.gossip import Gossip, GossipServer, Listener, convergence, gossip_subject, known_ids
+from skep.hive.gossip import Gossip, GossipServer, Listener, convergence, current_of, gossip_subject
 from skep.hive.hive import Hive
 from skep.hive.messages import (
     Envelope,
@@ -30,7 +30,7 @@ from skep.model import Event
 from skep.replication.signatures import Keyring, Signer
 from skep.replication.version_vectors import Versions
 
-from .conftest import AGENTS, EMBEDDER
+from .conftest import AGENTS, EMBEDDER, known_ids
 
 Make = Callable[[], Bank]
 POLICY = HivePolicy(deadline=5.0, hedge_after=2.0)
@@ -43,13 +43,13 @@ class Wire(LocalBus):
     def __init__(self) -> None:
         super().__init__("hive", wire=True)
         self.sent: list[Envelope] = []
-        send = self._core.send
+        send = self._board.send
 
         def noted(envelope: Envelope) -> tuple[int, int]:
             self.sent.append(envelope)
             return send(envelope)
 
-        self._core.send = noted  # type: ignore[method-assign]
+        self._board.send = noted  # type: ignore[method-assign]
 
     def told(self) -> list[Event]:
         """Every event that was gossiped."""
@@ -179,7 +179,7 @@ def test_impossible_versions_hold_nothing_back(bus: Wire, banks: Make) -> None:
         if isinstance(frame, GossipEvents):
             heard.extend(frame.events)
             return GossipHeard(hive="odd", applied=-7)
-        return GossipDigest(hive="odd", seen=Versions(odd), current=Versions(odd))  # type: ignore[arg-type]
+        return GossipDigest(hive="odd", seen=Versions(odd), current=b"odd")  # type: ignore[arg-type]
 
     liar(bus, "odd", confused)
     done = Gossip(made, bus=bus, others=["odd"], policy=POLICY).round()
@@ -256,7 +256,7 @@ def test_a_hive_in_two_halves_tells_and_hears_all_it_has(bus: Wire, hives: Calla
     Gossip({"b": far}, bus=bus, others="a", policy=POLICY).run(limit=4)
     for half, name in ((here, "ana"), (there, "eve")):
         assert len(half.agent(name).recall("who sings in the old tree", limit=1)) == 1
-        assert known_ids(half) == known_ids(far)
+        assert current_of(half) == current_of(far)
     assert convergence([here, there, far]) == 1.0
 
 

@@ -90,8 +90,8 @@ def test_a_misspelt_topology_is_recognised() -> None:
     [
         ("{topology: flat}", "name: is missing"),
         ("{name: a b}", "'a b' is not a name"),
-        ("{name: x, bus: carrier-pigeon}", "is not a bus"),
-        ("{name: x, bus: 'nats://localhost'}", "not there yet"),
+        ("{name: x, bus: carrier-pigeon}", "is no bus"),
+        ("{name: x, bus: 'natz://localhost'}", "no bus that skep knows"),
         ("{name: x, agents: [{name: a}, {name: a}]}", "'a' is already agents[0]"),
         ("{name: x, agents: [{name: a-1}, {name: a, replicas: 2}]}", "'a-1' is already agents[0]"),
         ("{name: x, agents: [{name: a, trust: 3}]}", "must be 0 to 2"),

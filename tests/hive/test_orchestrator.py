@@ -92,15 +92,15 @@ def test_events_are_processed_once_and_never_echo(two: tuple[Hive, Hive]) -> Non
     assert len(list(one.members.registers.bank.events())) == 1
 
 
-def test_an_untrusted_author_of_another_hive_waits_for_review(two: tuple[Hive, Hive]) -> None:
+def test_an_untrusted_author_of_another_hive_is_not_taken(two: tuple[Hive, Hive]) -> None:
     one, other = two
     speaker, listener = Orchestrator(one, "ana"), Orchestrator(other, "bob")
     other.trust.set("ana", 0.1)
     stored = speaker.store_and_promote(CAT).memory
     drained = listener.drain_events()
 
-    assert drained.effects["quarantined"] == 1
-    assert [w.memory.id for w in other.review()] == [stored.id]
+    assert drained.effects["refused"] == 1
+    assert other.get(stored.id) is None
 
 
 def test_empty_talk_of_another_hive_is_refused(make_hive: MakeHive) -> None:

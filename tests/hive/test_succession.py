@@ -21,7 +21,7 @@ OLD = "We lint TypeScript with TSLint."
 MIDDLE = "ESLint took over from it."
 NEW = "Biome checks and formats all our code."
 PARTS = pytest.mark.parametrize("kind", ["federated", "sharded"])
-FREE = HivePolicy(deadline=10.0, hedge_after=5.0, contradiction="allow", quality_at=0.0)
+FREE = HivePolicy(stewards=("*",), deadline=10.0, hedge_after=5.0, contradiction="allow", quality_at=0.0)
 
 
 def told(hive: Hive, *texts: str, by: tuple[str, ...] = AGENTS, **given: Any) -> list[str]:
@@ -113,7 +113,7 @@ def test_the_end_of_a_chain_is_found_past_what_was_taken_back_or_forgotten(hive:
 def test_what_a_member_had_replaced_is_answered_for_while_it_is_silent(
     make_hive: MakeHive, kind: str
 ) -> None:
-    hive = make_hive(kind, policy=HivePolicy(deadline=2.0, hedge_after=0.2))
+    hive = make_hive(kind, policy=HivePolicy(stewards=("*",), deadline=2.0, hedge_after=0.2))
     _old, new = told(hive, OLD, NEW, by=("ana", "ana"), confidence=0.95)
     home = hive.layout.owner(new) if kind == "sharded" else "people"
     assert home is not None

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from skep.confidence import lineage
 from skep.errors import OutOfRangeError
-from skep.hive.trust import Trust, lineage
+from skep.hive.trust import Trust
 from skep.model import Event, Memory
 
 
@@ -76,8 +77,8 @@ def test_a_derived_memory_is_trusted_no_more_than_its_least_trusted_source(trust
 
 
 def test_lineage_survives_rings_and_missing_sources() -> None:
-    assert [m.id for m in lineage(MEMORIES["c-1"], MEMORIES.get)] == ["b-1", "a-1"]
-    assert [m.id for m in lineage(MEMORIES["r-1"], MEMORIES.get)] == ["r-2"]
+    assert list(lineage(MEMORIES["c-1"].evidence, MEMORIES.get)) == ["b-1", "a-1"]
+    assert list(lineage(MEMORIES["r-1"].evidence, MEMORIES.get, of="r-1")) == ["r-2"]
 
 
 def test_only_independent_and_trusted_authors_confirm(trust: Trust) -> None:

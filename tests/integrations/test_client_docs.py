@@ -24,7 +24,9 @@ def test_a_client_page_shows_the_lines_that_print_prints(
     monkeypatch.setenv("HOME", str(tmp_path))
     for variable in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    printed = CliRunner().invoke(install, [name, "--print"], catch_exceptions=False).output
+    printed = (
+        CliRunner().invoke(install, [name, "--print", "--command", "skep"], catch_exceptions=False).output
+    )
     page = (DOCS / "clients" / f"{name}.md").read_text()
 
     shown = re.findall(r"^`(~/[^`]+)`\n\n```(?:json|toml)\n(.*?)\n```$", page, re.S | re.M)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -249,3 +250,50 @@ def test_hooks_find_a_bank_to_keep_sessions_in(
         CliRunner().invoke(command, ["claude-code", *words], catch_exceptions=False)
 
     assert (tmp_path / "mine" / "bank.skep").exists() == made
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home and a folder of a test's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable in ("SKEP_BANK", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    return tmp_path
+
+
+def test_what_is_written_in_a_virtual_environment_runs_without_it(here: Path) -> None:
+    done = CliRunner().invoke(command, ["cursor", "--print"], catch_exceptions=False)
+    server = json.loads(done.output.partition("\n")[2])["mcpServers"]["skep"]
+    words = [server["command"], *server["args"]]
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}  # fmt: skip
+    source = str(Path(__file__).parents[2] / "src")
+    answer = subprocess.run(
+        words,
+        input=json.dumps(hello) + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=here,
+        env={"HOME": str(here), "PATH": "/usr/bin:/bin", "PYTHONPATH": source},
+    )
+    assert json.loads(answer.stdout.splitlines()[0])["result"]["serverInfo"]["name"] == "skep"
+
+
+def test_a_named_bank_and_user_are_written_down(here: Path) -> None:
+    bank = here / "mine" / "b.skep"
+    words = ["claude-code", "--bank", "mine/b.skep", "--user", "ana", "--command", "skep"]
+    CliRunner().invoke(command, words, catch_exceptions=False)
+    server = json.loads((here / ".claude.json").read_text())["mcpServers"]["skep"]
+    hooks = json.loads((here / ".claude" / "settings.json").read_text())["hooks"]
+    line = hooks["Stop"][0]["hooks"][0]["command"]
+    assert server["args"] == ["mcp", "--bank", str(bank)]
+    assert shlex.split(line) == ["skep", "hook", "claude-code", "--bank", str(bank), "--user", "ana"]
+    assert bank.is_file()
+
+
+def test_a_client_that_passes_no_environment_on_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKEP_BANK", str(here / "team.skep"))
+    assert "--bank" in CliRunner().invoke(command, ["cursor"], catch_exceptions=False).stderr
+    assert "--bank" not in CliRunner().invoke(command, ["opencode"], catch_exceptions=False).stderr

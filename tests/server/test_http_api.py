@@ -220,6 +220,17 @@ def test_health_needs_no_token_and_metrics_count_what_was_asked(server: Running)
     assert 'skep_memories{bank="team"}' in text
 
 
+def test_questions_are_counted_by_what_they_found(tmp_path: Path) -> None:
+    with Running(tmp_path) as running:
+        running.verb("remember", text="The staging database runs PostgreSQL 16")
+        running.verb("recall", query="which PostgreSQL does the staging database run?")
+        running.verb("recall", query="Which PostgreSQL does the staging database run?")
+        running.verb("recall", query="zebras", kind="episode")
+        counted = running.ask("GET", "/v1/banks/team/usage")[2]
+
+    assert counted == {"asked": 3, "likely": 2, "silent": 1, "repeated": 1}
+
+
 @pytest.mark.parametrize(
     "path",
     ["/../../etc/passwd", "/assets/../http_api.py", "/assets/%2e%2e/http_api.py", "/assets/..%2fhttp_api.py",
@@ -230,6 +241,24 @@ def test_no_path_leads_out_of_what_is_served(server: Running, path: str) -> None
         status, _, found = server.ask(method, path, body)
 
         assert status in (404, 405), (path, found)
+
+
+def test_a_bank_that_several_machines_share_is_served_and_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = (tmp_path / "hub").as_uri()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "here"))
+    with Running(tmp_path) as running:
+        running.banks.places["team"] = hub
+        body = {"text": "Shared by two machines"}
+        first = running.ask("POST", "/v1/banks/team/remember", body, idempotency_key="k")[2]
+        again = running.ask("POST", "/v1/banks/team/remember", body, idempotency_key="k")[2]
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "there"))
+    with Bank.open(hub) as elsewhere:
+        found = [memory.id for memory in elsewhere.find()]
+
+    assert found == [first["memory"]["id"]]
+    assert again == first
 
 
 def test_the_description_names_every_verb_and_every_reference_in_it_leads_somewhere(server: Running) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from skep.bank.bank import Bank
 from skep.model import Event
 from skep.replication.exchange import seen, take
 from skep.replication.version_vectors import Versions
-from skep.storage.event_log import erased_memory
 
 from .replicas import EMBEDDER, Replica, all_memories
 from .world import World
@@ -217,8 +217,8 @@ class History:
             assert not back, f"{replica.name} shows {back} again, which was forgotten"
         for index, a in enumerate(up):
             for b in up[index + 1 :]:
-                alike = seen(a.bank) == seen(b.bank) and _erased(a.bank) == _erased(b.bank)
-                if alike:  # an erased copy may travel ahead of its `forget`
+                alike = seen(a.bank) == seen(b.bank) and _log(a.bank) == _log(b.bank)
+                if alike:  # one may know of a `forget` that waits for its time, and have erased copies
                     self.world.sometimes("two had seen the same among faults")
                     _same(a, b)
 
@@ -350,9 +350,9 @@ def _seen(replica: Replica) -> Versions:
         replica.close()
 
 
-def _erased(bank: Bank) -> set[str]:
-    """Events whose text this log has no more."""
-    return {event.id for event in bank.events() if erased_memory(event) is not None}
+def _log(bank: Bank) -> dict[str, Any]:
+    """The events of a bank, as far as they still have their text."""
+    return {event.id: event.body for event in bank.events()}
 
 
 def _same(a: Replica, b: Replica) -> None:

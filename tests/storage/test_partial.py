@@ -78,3 +78,14 @@ def test_events_are_found_by_ranges_of_counters(stores: tuple[SqliteStore, Sqlit
     written(a)
 
     assert [e.counter for e in a.log.ranges({a.actor: [(2, 3), (5, 9)]}, batch=1)] == [2, 3, 5, 6]
+
+
+def test_events_after_a_lost_first_one_are_still_listed_and_sent_on(
+    stores: tuple[SqliteStore, SqliteStore],
+) -> None:
+    a, b = stores
+    events = written(a)
+    b.apply(events[2:4], now=NOW, partial=True)
+
+    assert [event.id for event in b.log.lacking({})] == [event.id for event in events[2:4]]
+    assert list(b.log.lacking({a.actor: events[3].counter})) == []

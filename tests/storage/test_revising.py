@@ -17,7 +17,6 @@ CHANGED: dict[str, Any] = {
     "text": "the ledger closes on Monday",
     "title": "closing day",
     "domain": "billing",
-    "agent": "ada",
     "scope": {"user": "u"},
     "tags": ("b", "a"),
     "source": "notes/2",

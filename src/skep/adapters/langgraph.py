@@ -177,7 +177,7 @@ class SkepStore(BaseStore):
     def _item(self, memory: Memory, *, refresh: bool) -> dict[str, Any]:
         """The fields of an item; reading one whose end moves with every read moves it."""
         ttl = memory.metadata.get("ttl")
-        if ttl is not None and refresh and (self.ttl_config or {}).get("refresh_on_read", True):
+        if ttl is not None and refresh and (self.ttl_config or {}).get("refresh_on_read"):
             self.bank.revise(memory.id, ttl=ttl * 60)
         return {
             "namespace": namespace_parts(memory.scope.project or "")[1:],

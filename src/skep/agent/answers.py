@@ -39,8 +39,8 @@ ROOM = 12_000
 """Characters of passages in a question to a model; a third of it is for summaries."""
 FOLLOWED = 3
 """Further questions to the memory."""
-QUOTED = 5
-"""Passages quoted where no model words the answer."""
+QUOTED, QUOTED_MOST = 3, 5
+"""Passages quoted where no model words the answer: the first so many, and others that are likely to answer."""
 QUOTED_COUNTED = 20
 ALIKE = 0.8
 """The share of the best score from which a passage belongs to what is counted."""
@@ -50,7 +50,8 @@ COUNTING = lazy(
     r"|compare|between)\b"
 )
 """How a question asks for several things at once."""
-_NAME = re.compile(r"\b[A-Z][\w'-]+(?: [A-Z][\w'-]+){0,2}")
+_NAME = re.compile(r"\b(?:[A-Z][\w'-]+(?: [A-Z][\w'-]+){0,2}|[a-z]+[-_]?\d[\w-]*)")
+"""A name of somebody, or of something with a number in it, such as a host."""
 
 
 class Citation(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +191,9 @@ def follow_ups(question: str, hits: Sequence[Hit]) -> tuple[str, ...]:
     >>> follow_ups("Where does the manager of Ana live?", [found])
     ('Bo Berg live',)
     """
-    wanted = {stem: word for word in re.findall(r"[^\W\d_]+", question) for stem in query_terms(word)}
+    asking = set(query_terms(question))  # a word that says nothing by itself is kept where it stands alone
+    words = re.findall(r"[^\W\d_]+", question)
+    wanted = {stem: word for word in words for stem in query_terms(word) if stem in asking}
     held = {term for hit in hits for term in query_terms(hit.memory.text)}
     missing = [word for stem, word in wanted.items() if stem not in held]
     if not missing or not hits:
@@ -280,10 +283,16 @@ def _checked(question: str, said: Worded, shown: Sequence[Shown], reading: Readi
 
 def _quoted(question: str, reading: Reading) -> Answered:
     """The best passages in their own words."""
-    current = [hit for hit in reading.hits if "outdated" not in hit.flags]
-    chosen = [hit for hit in current if hit.level in ANSWERING][:QUOTED]
-    if not chosen:
+    said = [plain(hit.memory.text).strip(" .") for hit in reading.hits]
+    current = [
+        hit
+        for place, hit in enumerate(reading.hits)  # a fact adds nothing to its own passage
+        if "outdated" not in hit.flags and not any(said[place] in earlier for earlier in said[:place])
+    ]
+    if not any(hit.level in ANSWERING for hit in current):
         return _unknown(question, reading, "quoted")
+    chosen = [hit for place, hit in enumerate(current) if place < QUOTED or hit.level in ANSWERING]
+    chosen = chosen[:QUOTED_MOST]
     if COUNTING.search(question):  # of many that are alike none is likely to be the one that is meant
         least = ALIKE * max(hit.score for hit in current)
         chosen = [hit for hit in current if hit.score >= least or hit in chosen][:QUOTED_COUNTED]

@@ -318,11 +318,31 @@ def decide_by_record(situation: Situation) -> Decision:
             if found[1] in names and found.group() not in avoided:
                 used = [numbers[each.memory.id]]
                 return Decision(tool=found[1], input=found[2], why=each.why(), used=used)
-    for tool in situation.tools:
-        decision = Decision(tool=tool.name, input=situation.goal, why="not tried yet")
+    named = {
+        tool.name: hit
+        for hit in reversed(situation.hits)
+        for tool in situation.tools
+        if names_tool(hit, tool)
+    }
+    for tool in sorted(situation.tools, key=lambda tool: tool.name not in named):
+        hit = named.get(tool.name)
+        used = [] if hit is None else [numbers[hit.memory.id]]
+        why = "not tried yet" if hit is None else f"the memory names it: {hit.memory.text}"
+        decision = Decision(tool=tool.name, input=situation.goal, why=why, used=used)
         if decision.action not in avoided and not any(a.startswith(f"{tool.name}(") for a in avoided):
             return decision
     return Decision(why="everything was tried")
+
+
+_NOT = re.compile(r"(?i)\b(?:not|never|no longer|avoid|without|instead of)\b|n['\u2019]t\b")
+
+
+def names_tool(hit: Hit, tool: Tool) -> bool:
+    """True if a memory that probably fits names a tool, and does not advise against it."""
+    if hit.level == "weak" or "outdated" in hit.flags or _NOT.search(hit.memory.text):
+        return False
+    words = tool.name.replace("_", " ").casefold()
+    return re.search(rf"\b{re.escape(words)}\b", hit.memory.text.casefold().replace("_", " ")) is not None
 
 
 class Chosen(msgspec.Struct, kw_only=True):

@@ -69,7 +69,6 @@ class Changes(TypedDict, total=False):
     text: str
     title: str | None
     domain: str | None
-    agent: str | None
     scope: ScopeLike | None
     tags: Iterable[str] | None
     source: str | None

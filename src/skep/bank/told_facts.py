@@ -225,7 +225,7 @@ def teach(
             mine = [fact for fact in facts if fact.passage == number]
             teller.keep(waiting, mine, dates.get(number), by_rule=llm is None)
     told = teller.told
-    if summed_up and told.passages:
+    if summed_up and len(told.passages) > 1 - (llm is not None):  # by rules, one passage says it itself
         teller.sum_up([passage for _, passage, _ in fresh], llm)
         told = teller.told
     spent = Spent() if llm is None else llm.spent - before
@@ -301,6 +301,10 @@ def _by_rule(passages: Sequence[Passage], now: float) -> tuple[dict[int, float],
             continue
         for text in _kept(passage.text):
             said = as_statement(text)
+            if (
+                "the assistant" in said and "the assistant" not in text
+            ):  # what it says of itself is no knowledge
+                continue
             facts.append(
                 SaidFact(
                     passage=number,
@@ -352,13 +356,24 @@ def wrong(fact: SaidFact, passage: Passage) -> str:
     missing = next((number for number in _DIGITS.findall(text) if number not in digits), None)
     if missing is not None and not _same_day(text, passage.text):
         return f"the passage does not say {missing}"
-    stranger = next((name for name in _NAME.findall(text) if plain(name).rstrip("'s") not in around), None)
+    stranger = next(
+        (name for name in _names(text, around) if plain(name).removesuffix("'s") not in around), None
+    )
     if stranger is not None and not _same_day(text, passage.text):
         return f"the passage does not name {stranger}"
     words, held = set(query_terms(text)), set(query_terms(around))
     if words and len(words & held) < SHARED * len(words):
         return "most of its words do not stand in the passage"
     return ""
+
+
+def _names(text: str, around: str) -> list[str]:
+    """The words of a statement that may be names; its first word is none if the passage has another form of it."""
+    first = re.match(r"[A-Z][\w'-]+", text)
+    if first is None:
+        return _NAME.findall(text)
+    own = set(query_terms(first.group())) & set(query_terms(text))
+    return _NAME.findall(text) + ([first.group()] if own - set(query_terms(around)) else [])
 
 
 def _same_day(text: str, passage: str) -> bool:

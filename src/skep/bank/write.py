@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import msgspec
 
 from skep.bank.open_bank import BULK, OpenBank, Sees
+from skep.confidence import independent
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.events import Changed, Confirm, Dispute, Evidence, Mark, Retract, Revise, Supersede
@@ -234,7 +235,7 @@ class WriteVerbs(OpenBank):
 
         Args:
             memory_id: The memory.
-            changes: Any of text, title, domain, agent, scope, tags, source, confidence, importance, polarity, pinned,
+            changes: Any of text, title, domain, scope, tags, source, confidence, importance, polarity, pinned,
                 valid_from, valid_to, ttl, metadata and key, as in `remember`. Tags, scope and metadata are replaced as
                 a whole. None clears a field: `scope=None` shares the memory with everybody, `ttl=None` keeps it for
                 good. Text, confidence and importance always hold something and cannot be cleared.
@@ -242,6 +243,11 @@ class WriteVerbs(OpenBank):
                 changed, and nothing is written.
         """
         clean_id(memory_id)
+        if "agent" in changes:
+            raise InvalidInputError(
+                "who wrote a memory cannot be changed; remember it anew in the right name, and supersede this one",
+                field="agent",
+            )
         kept, _ = self._cleaned(changes, True)
         body = body_of(kept, self._engine.settings, partial=True)
         if not body:
@@ -353,10 +359,11 @@ class WriteVerbs(OpenBank):
         return self._engine.memory(memory_id)
 
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
-        """Note evidence for a memory; each source counts once."""
-        self._engine.known(memory_id)
+        """Note evidence for a memory. What leads to the same root counts once: copies of one memory are one source."""
         names = list(clean_sources("sources", sources, self._engine.settings))
-        self._write(Evidence(memory=memory_id, sources=names))
+        known = self._engine.memory(memory_id)
+        counts = independent(names, (memory_id, *known.evidence), self._engine.get)
+        self._write(Evidence(memory=memory_id, sources=names, counts=None if counts == names else counts))
         return self._engine.memory(memory_id)
 
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:

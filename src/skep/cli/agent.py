@@ -349,3 +349,47 @@ def run(
         click.echo(f"{name} stopped after {ended} tasks{spent}", err=True)
     if once and failed:
         sys.exit(FAILED)
+
+
+@group.command()
+@click.option(
+    "--seeds", default=10, show_default=True, type=click.IntRange(1, 1000), help="Scripts to work through."
+)
+@llm_options
+@json_option
+def benchmark(
+    seeds: int,
+    llm_spec: str | None,
+    llm_url: str | None,
+    llm_price: float,
+    max_tokens: int,
+    max_money: float | None,
+    as_json: bool,
+) -> None:
+    """Measure if memory helps: scripted tasks with and without it, errors counted, in banks of its own."""
+    from skep.agent import benefit_suite
+
+    llm = _llm(llm_spec, llm_url, llm_price, max_tokens, max_money)
+    found = benefit_suite.benchmark(range(seeds), llm=llm)
+    if as_json:
+        print_json(found)
+        return
+    for benefit in found:
+        click.echo(benefit.line())
+    if llm is not None:
+        click.echo(llm.spent.line(), err=True)
+
+
+@click.command()
+@bank_option
+@json_option
+def report(bank_path: str | None, as_json: bool) -> None:
+    """Tell on one page what memory was worth, from the outcomes of tasks.
+
+    It needs outcomes (`skep learn`, `Agent.act`), and recalls that leave out a hit now and then (withhold).
+    """
+    from skep.agent.usefulness_report import usefulness
+
+    with open_bank(bank_path, create=False) as bank:
+        found = usefulness(bank)
+    print_json(found) if as_json else click.echo(found.page())

@@ -36,7 +36,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "serve": ("server:serve", "Serve banks over HTTP, with a page in the browser."),
         "token": ("server:token_group", "Who may use the server."),
         "hook": ("clients:hook", "Run as a hook of a coding agent."),
+        "config": ("upkeep:config", "Show which bank is used, why, and what is set in it."),
         "completion": ("bank_file:completion", "Print the shell completion script."),
+        "version": ("upkeep:version", "Print the version."),
     },
     "Memories": {
         "add": ("memories:add", "Remember a text, or one per line of standard input."),
@@ -57,6 +59,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "history": ("memories:history", "Show what happened to a memory, or last in the bank."),
         "blame": ("memories:blame", "Show who last set each field of a memory."),
         "undo": ("memories:undo", "Undo one event."),
+        "bisect": ("proof:bisect", "Find the event after which a command goes wrong."),
     },
     "Upkeep": {
         "conflicts": ("memories:conflicts", "Find duplicates, contradictions and updates."),
@@ -65,10 +68,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "upkeep:verify",
             "Check that the files, symbols and versions that memories name are there.",
         ),
+        "test": ("proof:run_tests", "Ask questions that must be answered so, or stay silent."),
+        "review": ("proof:review", "Decide on what waits until a person says yes."),
         "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
         "learn": ("maintain:learn", "Record how a task went and what was used."),
         "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
         "stats": ("maintain:stats", "Show what outcomes say about memories."),
+        "report": ("agent:report", "Tell on one page what memory was worth."),
         "redact": ("maintain:redact", "Show, try or set what is taken out before storing."),
         "tune": ("tune:group", "Search configuration as code: measure, compare, deploy."),
     },
@@ -90,17 +96,20 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
 
 
-MEANT = {"remember": "add", "recall": "search", "find": "list", "merge": "maintain", "remove": "forget"} | {
-    "delete": "forget", "rm": "forget", "query": "search", "ls": "list", "show": "get", "update": "revise",
-    "as-of": "search --as-of", "as_of": "search --as-of",
+ALIASES = {
+    "remember": "add", "recall": "search", "query": "search", "find": "list", "ls": "list", "show": "get",
+    "update": "revise", "delete": "forget", "remove": "forget", "rm": "forget",
 }  # fmt: skip
-"""What people type, after Python's verbs or other tools, and the command that does it."""
+"""What people type, after Python's verbs or other tools, and the command that runs."""
+MEANT = {"merge": "maintain", "as-of": "search --as-of", "as_of": "search --as-of"}
+"""What people type that means more than one command, or one with an option: it is only named."""
 
 
 EXIT_CODES = (
-    ("0", "Done, also when nothing was found: standard error says why."),
+    ("0", "Done."),
     ("1", "Refused or failed; standard error says what to do. Also: there are findings or differences."),
     ("2", "The command line is wrong."),
+    ("3", "`search` or `list` found nothing; standard error says why."),
     ("75", "Another maintenance run is at work; try again later."),
     ("130", "Stopped."),
 )
@@ -124,7 +133,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is meant; an unknown name is answered with the nearest one."""
-        name = args[0]
+        name = ALIASES.get(args[0], args[0])
+        args = [name, *args[1:]]
         if name not in COMMANDS and not name.startswith("-"):
             import difflib
 
@@ -193,6 +203,8 @@ def _unwritable(error: UnicodeError) -> str:
     return "an argument is not valid UTF-8; check what was typed or pasted"
 
 
+NOTHING_FOUND = 3
+"""The exit code of a question without an answer, for scripts."""
 F = TypeVar("F", bound=Callable[..., Any])
 BRIEF = Settings(embed_when_read=False, close_seconds=1.0)
 """For commands: nothing is begun that could not be finished."""
@@ -280,13 +292,23 @@ def opener() -> Opener:
 
 
 @contextlib.contextmanager
-def open_bank(bank_path: str | None, *, create: bool = True, **options: Any) -> Generator[Bank]:
+def open_bank(
+    bank_path: str | None, *, create: bool = True, fills: bool = False, **options: Any
+) -> Generator[Bank]:
     """The bank a command works on. A command is over too soon to embed what waits, unless it writes.
 
-    One is made only where there is nothing: an empty file was a bank, or is about to become one.
+    One is made only where there is nothing: an empty file was a bank, or is about to become one. A bank that was named
+    on the command line is made only by a command that `fills` a new one: the name may be misspelt.
     """
     options.setdefault("settings", BRIEF)
     path = outer_bank() if bank_path is None else bank_path
+    named = path not in (None, ":memory:") and bank_url(path, os.environ) is None
+    if named and not fills and not bank_exists(path):
+        from skep.errors import BankNotFoundError
+
+        raise BankNotFoundError(
+            f"there is no bank at {path}; check the path, or make one: skep --bank {path} init"
+        )
     with Bank.open(path, create=create and not bank_exists(bank_path), opener=opener(), **options) as bank:
         yield bank
         replica = getattr(bank, "replica", None)
@@ -300,8 +322,12 @@ def print_json(value: Any) -> None:
 
 
 def when(seconds: float | None) -> str:
-    """A time as people read it."""
-    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    """A time as people read it: that of their clock. JSON has seconds since the epoch."""
+    return (
+        ""
+        if seconds is None
+        else datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    )
 
 
 JOINED = {"contradiction": "contradiction with", "duplicate": "duplicate of", "update": "update of"}

@@ -55,6 +55,7 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
     else:
         target = find_bank(None, {k: v for k, v in os.environ.items() if k != "SKEP_BANK"}, Path("/"))
     there = target.exists()
+    before = find_bank(None, os.environ, Path.cwd())
     with Bank.open(target, create=not there, opener=opener()) as bank:
         if project and asked is None and not (target.parent / ".gitignore").exists():
             (target.parent / ".gitignore").write_text("*\n")
@@ -63,6 +64,29 @@ def init(project: bool, bank_path: str | None, as_json: bool) -> None:
         print_json({"path": str(target), "created": not there, "actor": actor})
     else:
         click.echo(f"{'found' if there else 'created'} {target}")
+        if not there and asked is None:
+            offer_to_move(before, target)
+
+
+def offer_to_move(old: Path, new: Path) -> None:
+    """Say that another bank was used here until now, and take its memories over if a person says so."""
+    if not old.is_file() or old == new:
+        return
+    with Bank.open(old, create=False, read_only=True, opener=opener()) as bank:
+        count = bank.status().memories
+    if not count:
+        return
+    words = f"skep --bank {new} import {old}"
+    told = f"until now {old} was used here; its {count:,} memories stay there"
+    if not sys.stdin.isatty():
+        click.echo(f"{told}. `{words}` copies them into this one", err=True)
+    elif click.confirm(f"{told}. Copy them into this one? (later: {words})", err=True):
+        from skep.integrations.importers.registry import import_items, read
+
+        items = list(read(old)[1])
+        with open_bank(str(new)) as bank, progress_bar("importing", "items") as progress:
+            done = import_items(bank, items, progress=progress)
+        click.echo(f"new {done.new}, known {done.known}, links {done.links}")
 
 
 @click.command()
@@ -130,14 +154,20 @@ def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_r
     from skep.integrations.importers.registry import import_items, read
 
     if source is None and is_export(path):
-        with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
+        with open_bank(bank_path, fills=True) as bank, progress_bar("importing", "items") as progress:
             if dry_run:
                 return bank.import_preview(path)
             applied = bank.import_(path, progress=progress)
             return {"new": applied.new, "known": applied.known, "held": len(applied.held)}
     chosen, found = read(path, source)
     items = list(found)  # to the end, before a bank is touched
-    with open_bank(bank_path) as bank, progress_bar("importing", "items") as progress:
+    if not items:
+        click.echo(
+            f"{path} was taken for {chosen.title}, and nothing to remember was found in it; if it is something else,"
+            " name it with --from",
+            err=True,
+        )
+    with open_bank(bank_path, fills=True) as bank, progress_bar("importing", "items") as progress:
         done = import_items(bank, items, dry_run=dry_run, progress=progress)
     return {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
 
@@ -153,7 +183,7 @@ def _import_sessions(client: str | None, bank_path: str | None, *, dry_run: bool
         raise NotFoundError(
             "no sessions were found on this machine; `skep import --help` names whose are looked for"
         )
-    with open_bank(bank_path) as bank:
+    with open_bank(bank_path, fills=True) as bank:
         with progress_bar("reading") as progress:
             told = read_sessions(found, redaction.kinds_of(bank.setting(redaction.SETTING)), progress)
         with progress_bar("importing", "items") as progress:
@@ -431,7 +461,7 @@ def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool
     """Take in a file of changes; taking it twice changes nothing."""
     from skep.replication.change_files import apply_changes
 
-    with open_bank(bank_path) as bank, progress_bar("applying", "events") as progress:
+    with open_bank(bank_path, fills=True) as bank, progress_bar("applying", "events") as progress:
         taken, lacking = apply_changes(bank, path, keyring=_keyring(keys), progress=progress)
     if as_json:
         print_json({"taken": taken, "they_lack": lacking.count()})
@@ -456,6 +486,8 @@ def with_(other: str, create: bool, keys: tuple[str, ...], bank_path: str | None
         raise BankNotFoundError(
             f"there is no bank at {other}; check the path, or make one there with `skep sync with --create {other}`"
         )
+    if create and not bank_exists(other):
+        Bank.open(other, opener=opener()).close()
     with open_bank(bank_path) as bank, open_bank(other) as peer:
         if bank.file is not None and peer.file is not None and bank.file.resolve() == peer.file.resolve():
             raise InvalidInputError("a bank cannot be synced with itself; name another file", field="other")

@@ -16,7 +16,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from skep.cli.app import json_option, print_json
+from skep.cli.app import json_option, outer_bank, print_json
+from skep.config import find_bank
 from skep.integrations.clients import (
     CLIENTS,
     Change,
@@ -41,10 +42,17 @@ def this_place() -> Place:
 
 
 def _command(command: str | None, absolute: bool) -> list[str]:
+    """What starts skep where the shell of the user is not around, whose PATH a virtual environment is on."""
     if command is not None:
         return shlex.split(command)
     found = shutil.which("skep")
-    return [found] if absolute and found else ["skep"]
+    beside = Path(sys.executable).with_name("skep.exe" if os.name == "nt" else "skep")
+    inside = found is None or (sys.prefix != sys.base_prefix and Path(found).parent == beside.parent)
+    if not (absolute or inside):
+        return ["skep"]
+    if found is not None:
+        return [os.path.abspath(found)]
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "skep"]
 
 
 @click.command()
@@ -53,6 +61,13 @@ def _command(command: str | None, absolute: bool) -> list[str]:
 @click.option("--no-hooks", is_flag=True, help="Only the server; no recall before each prompt.")
 @click.option("--command", help="What starts skep, such as 'uvx skep'; default: skep.")
 @click.option("--absolute", is_flag=True, help="Write the full path of skep, for clients with another PATH.")
+@click.option(
+    "--bank",
+    "bank_path",
+    type=click.Path(),
+    help="Always use this bank; default: that of the client's folder.",
+)
+@click.option("--user", help="With hooks: show what is for this user, too.")
 @click.option("--print", "only_print", is_flag=True, help="Print the lines to add; touch nothing.")
 @click.option("--dry-run", is_flag=True, help="Say which files would change; touch nothing.")
 @json_option
@@ -63,6 +78,8 @@ def install(
     no_hooks: bool,
     command: str | None,
     absolute: bool,
+    bank_path: str | None,
+    user: str | None,
     only_print: bool,
     dry_run: bool,
     as_json: bool,
@@ -70,10 +87,14 @@ def install(
     """Add skep to CLIENT: its MCP server, and hooks where the client has them.
 
     What is in the client's files stays there and is backed up first. Running it again changes nothing. With hooks, the
-    bank they keep sessions in is made if there is none.
+    bank they keep sessions in is made if there is none. In a virtual environment the full path of skep is written, for
+    a client is started without it.
     """
     chosen, place = client(client_name), this_place()
-    wanted = edits(chosen, place, command=_command(command, absolute), project=project, hooks=not no_hooks)
+    given = outer_bank() if bank_path is None else bank_path
+    bank = None if given is None else os.path.abspath(find_bank(given, os.environ, place.cwd))
+    started = _command(command, absolute)
+    wanted = edits(chosen, place, command=started, project=project, hooks=not no_hooks, bank=bank, user=user)
     if only_print:
         shown = show(wanted, place.home)
         print_json({"lines": shown}) if as_json else click.echo(shown, nl=False)
@@ -82,11 +103,11 @@ def install(
     _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
     if dry_run:
         return
-    made = _make_bank() if chosen.hooks and not no_hooks else None
+    made = _make_bank(bank) if chosen.hooks and not no_hooks else None
     if not as_json:
         if made is not None:
             click.echo(f"made {made}")
-        _advise(chosen, command, absolute)
+        _advise(chosen, started, bank)
         _offer_sessions(chosen, place)
 
 
@@ -102,12 +123,11 @@ def uninstall(*, client_name: str, project: bool, dry_run: bool, as_json: bool) 
     _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
 
 
-def _make_bank() -> Path | None:
+def _make_bank(bank: str | None) -> Path | None:
     """Make the bank that hooks will keep a session in, where there is none yet: they never make one themselves."""
     from skep.bank.bank import Bank
-    from skep.config import find_bank
 
-    path = find_bank(None, os.environ, Path.cwd())
+    path = find_bank(bank, os.environ, Path.cwd())
     if path.exists():
         return None
     Bank.open(path).close()
@@ -127,10 +147,17 @@ def _report(changes: list[Change], *, dry_run: bool, as_json: bool) -> None:
         click.echo("nothing to change")
 
 
-def _advise(chosen: Client, command: str | None, absolute: bool) -> None:
+def _advise(chosen: Client, started: list[str], bank: str | None) -> None:
     click.echo(chosen.after)
-    if command is None and not absolute and shutil.which("skep") is None:
-        click.echo("skep is not on PATH; install it there, or use --absolute or --command", err=True)
+    if shutil.which(started[0]) is None:
+        click.echo(f"{started[0]} is not on PATH; install it there, or use --absolute or --command", err=True)
+    named = os.environ.get("SKEP_BANK")
+    if named and bank is None and not chosen.environment:
+        click.echo(
+            f"SKEP_BANK is set here, but {chosen.title} starts servers without it; to always use that bank:"
+            f" skep install {chosen.name} --bank {named}",
+            err=True,
+        )
 
 
 def _offer_sessions(chosen: Client, place: Place) -> None:

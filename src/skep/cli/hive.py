@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+REPAIR_SECONDS = 60.0
+"""Seconds after which a running member looks whether a copy is missing somewhere."""
 TEMPLATE = """\
 # What the hive should look like. `skep hive plan` shows what is missing, `skep hive apply` makes it so.
 name: {name}
@@ -127,6 +131,90 @@ def _show_changes(changes: list[Change], as_json: bool, *, nothing: str) -> None
         click.secho(change.line(), fg=colours[change.action])
     if not changes:
         click.echo(nothing)
+
+
+@group.command()
+@click.option(
+    "--member", "members", multiple=True, help="A member to run here; may be repeated. Default: all."
+)
+@click.option(
+    "--join", is_flag=True, help="Take members that the manifest does not name into a sharded hive."
+)
+@manifest_option
+def serve(members: tuple[str, ...], join: bool, path: str) -> None:
+    """Run members in this process, so that the others reach them over the bus; Ctrl-C ends it."""
+    controller = _controller(path)
+    if controller.manifest.bus == "local":
+        raise click.ClickException(
+            "the manifest says bus: local; name one between processes, as nats://HOST:4222"
+        )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    with controller.serve(members, join=join) as hive:
+        click.echo(f"{', '.join(hive.members)} answer for {hive.name}; Ctrl-C ends it")
+        while not stop.wait(REPAIR_SECONDS):
+            hive.repair()
+
+
+@group.command()
+@json_option
+def key(as_json: bool) -> None:
+    """Make a key: a seed to keep secret, and the public key to hand out."""
+    from skep.replication.signatures import Signer
+
+    seed = os.urandom(32)
+    made = {"seed": seed.hex(), "public": Signer(seed).public.hex()}
+    print_json(made) if as_json else click.echo(f"seed    {made['seed']}\npublic  {made['public']}")
+
+
+@group.command()
+@click.argument("actors", nargs=-1, required=True)
+@click.option("--holder", required=True, help="The holder's public key, as `skep hive key` printed it.")
+@click.option(
+    "--allow", "operations", multiple=True, help="recall, answer, write, forget, join; may be repeated."
+)
+@click.option("--spend", type=int, help="Frames that all members together do something about.")
+@click.option("--hours", type=float, default=24.0, show_default=True, help="How long it is good.")
+@click.option("--scope", help="Only memories of this scope, such as user=ana,project=docs.")
+@manifest_option
+@json_option
+def grant(
+    actors: tuple[str, ...],
+    holder: str,
+    operations: tuple[str, ...],
+    spend: int | None,
+    hours: float,
+    scope: str | None,
+    path: str,
+    as_json: bool,
+) -> None:
+    """Sign a token that lets a process speak for ACTORS; the issuer's seed is in SKEP_ISSUER_SEED."""
+    from skep.hive.capabilities import Issuer, read_token
+    from skep.hive.hive_manifest import load_name
+    from skep.validation import clean_scope
+
+    try:
+        seed, public = bytes.fromhex(os.environ.get("SKEP_ISSUER_SEED", "")), bytes.fromhex(holder)
+    except ValueError:
+        raise click.ClickException("SKEP_ISSUER_SEED and --holder are 64 hexadecimal digits each") from None
+    parts = None if scope is None else dict(part.partition("=")[::2] for part in scope.split(","))
+    issuer = Issuer(seed)
+    token = issuer.grant(
+        load_name(path),
+        actors,
+        public,
+        operations=operations or ("recall", "answer", "write"),
+        spend=spend,
+        hours=hours,
+        scope=None if parts is None else clean_scope("scope", parts, 500),
+    )
+    number = read_token(token.encode(), issuer.public).nonce.hex()
+    if as_json:
+        print_json({"token": token, "number": number})
+    else:
+        click.echo(token)
+        click.echo(f"number {number}, to revoke it with", err=True)
 
 
 @group.command()
@@ -312,3 +400,75 @@ def repair(path: str, as_json: bool) -> None:
         click.echo(f"not reached: {', '.join(done.missing)}; repair again when they are back")
     for event, fault in list(done.refused.items())[:5]:
         click.echo(f"  refused {event}: {fault}")
+
+
+@group.command("eval")
+@click.argument("turns", type=click.Path())
+@click.argument("questions", type=click.Path())
+@click.option(
+    "--agents", "counts", multiple=True, type=click.IntRange(1, 1000), help="How many; may be repeated."
+)
+@click.option(
+    "--topology",
+    "topologies",
+    multiple=True,
+    type=click.Choice(["single", "flat", "federated", "sharded"]),
+    help="The layout; may be repeated; default: all.",
+)
+@click.option(
+    "--learn", "learns", is_flag=True, help="Learn the facts of each turn instead of keeping it as it is."
+)
+@click.option(
+    "--llm", "llm_spec", envvar="SKEP_LLM", help="The language model that words answers; none: quotes."
+)
+@click.option("--llm-url", help="Another address that speaks the same dialect.")
+@click.option("--llm-price", type=float, default=0.0, help="The price of a million tokens.")
+@click.option("--max-tokens", type=int, default=1_000_000, show_default=True, help="Spend at most this many.")
+@json_option
+def evaluate(
+    turns: str,
+    questions: str,
+    counts: tuple[int, ...],
+    topologies: tuple[str, ...],
+    learns: bool,
+    llm_spec: str | None,
+    llm_url: str | None,
+    llm_price: float,
+    max_tokens: int,
+    as_json: bool,
+) -> None:
+    """Feed TURNS to agents in every layout, ask them QUESTIONS, and grade the answers.
+
+    Both are files of JSON lines (or .gz): turns with a "text", questions with a "text" and the "keywords" that a right
+    answer holds. The score is the share of keywords in the answer, "read" the share in what was read for it.
+    """
+    from skep.agent import evaluation
+
+    told, asked = evaluation.read_turns(Path(turns)), evaluation.read_questions(Path(questions))
+    llm = None
+    if llm_spec is not None:
+        from skep.llm import Budget, open_llm
+
+        budget = Budget(max_tokens=max_tokens)
+        llm = open_llm(llm_spec, base_url=llm_url, price=llm_price, budget=budget, environ=os.environ)
+    plan: list[tuple[Any, int]] = []
+    for topology in topologies or evaluation.TOPOLOGIES:
+        plan += [(topology, 1)] if topology == "single" else [(topology, n) for n in counts or (10,)]
+    grades: list[Any] = []
+    if not as_json:
+        click.echo(evaluation.HEADING)
+    for topology, count in plan:
+        grade = evaluation.evaluate(topology, count, told, asked, llm=llm, learns=learns)
+        grades.append(grade)
+        if not as_json:
+            click.echo(grade.line())
+    if as_json:
+        print_json(grades)
+        return
+    for grade in grades:
+        flat = next((one for one in grades if one.topology == "flat" and one.agents == grade.agents), None)
+        if flat is not None and grade is not flat:
+            difference, margin = evaluation.compared(grade, flat)
+            click.echo(
+                f"{grade.topology} against flat, {grade.agents} agents: {difference:+.1f} ±{margin:.1f}"
+            )

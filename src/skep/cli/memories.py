@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Generator
@@ -11,8 +12,10 @@ from typing import Any
 import click
 import msgspec
 
+from skep.bank.bank import Bank
 from skep.cli.app import (
     JOINED,
+    NOTHING_FOUND,
     SPAN,
     asked_scope,
     common,
@@ -25,9 +28,10 @@ from skep.cli.app import (
     stage_line,
     when,
 )
+from skep.embedding.remote import KEYS
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
-from skep.model import KINDS, NOT_READ, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked
+from skep.model import KINDS, NOT_READ, RELATIONS, STATUSES, WORDS_ALONE, Conflict, Event, Ranked, Recalled
 from skep.private_parts import whole_lines, without_private
 from skep.validation import CLEARED
 
@@ -251,7 +255,9 @@ def metadata_option(command: Any) -> Any:
 @click.option("--expand/--no-expand", default=None, help="Follow links from the hits, or not.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
 @click.option(
-    "--reranker", metavar="FOLDER", help="Let a local cross-encoder (ONNX, extra 'quality') order the best."
+    "--reranker",
+    metavar="FOLDER|NAME",
+    help="Let a cross-encoder order the best: a folder (ONNX, extra 'quality'), cohere:MODEL or voyage:MODEL.",
 )
 @click.option(
     "--ids", "ids_alone", is_flag=True, help="Only id and score of each, one a line; counts no use."
@@ -275,9 +281,7 @@ def search(
     if config is not None:
         options["config"] = _object("--config", config)
     if reranker is not None:
-        from skep.retrieval.rerankers import CrossEncoder
-
-        options["reranker"] = CrossEncoder(reranker)
+        options["reranker"] = _reranker(reranker)
     with open_bank(bank_path, create=False) as bank:
         if ids_alone:
             _show_order(bank.rank(query, kind=kind or None, **options), as_json=as_json)
@@ -285,27 +289,44 @@ def search(
         found = bank.recall(query, kind=kind or None, explain=explain, **options)
     if as_json:
         print_json(found)
-        return
-    for hit in found.hits:
+    for hit in () if as_json else found.hits:
         mark = click.style(f" ({', '.join(hit.flags)})", fg="yellow") if hit.flags else ""
         click.echo(f"{click.style(f'{hit.score:.3f}', fg='green')}  {memory_line(hit.memory)}{mark}")
         if explain:
             click.echo(click.style(f"       {hit.why()}", dim=True))
-    if explain:
+    if explain and not as_json:
         for stage in found.trace:
             click.echo(click.style(stage_line(stage), dim=True), err=True)
-    if not found.hits or WORDS_ALONE in found.reason or NOT_READ in found.reason:
+    _say_why(found, quiet=as_json)
+
+
+def _say_why(found: Recalled | Ranked, *, quiet: bool) -> None:
+    """Say why there is nothing, or less than there might be; the exit code tells a script that there is nothing."""
+    if not quiet and (not found or WORDS_ALONE in found.reason or NOT_READ in found.reason):
         click.echo(found.reason or "nothing found", err=True)
+    if not found:
+        raise click.exceptions.Exit(NOTHING_FOUND)
+
+
+def _reranker(named: str) -> Any:
+    """A service by name, with its key from the environment; or a cross-encoder in a folder."""
+    from skep.retrieval.rerank_services import RERANK_SERVICES, open_reranker
+
+    name = named.partition(":")[0]
+    if name in RERANK_SERVICES and ":" in named:
+        key = next((os.environ[each] for each in KEYS[name] if os.environ.get(each)), None)
+        return open_reranker(named, api_key=key)
+    from skep.retrieval.rerankers import CrossEncoder
+
+    return CrossEncoder(named)
 
 
 def _show_order(found: Ranked, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
-        return
-    for memory_id, score in found:
+    for memory_id, score in () if as_json else found:
         click.echo(f"{memory_id}  {score:.3f}")
-    if not found or WORDS_ALONE in found.reason or NOT_READ in found.reason:
-        click.echo(found.reason or "nothing found", err=True)
+    _say_why(found, quiet=as_json)
 
 
 @click.command()
@@ -360,13 +381,13 @@ def list_(
         page = bank.find(text, kind=kind or None, **options)
     if as_json:
         print_json(page)
-        return
-    for memory in page:
+    for memory in () if as_json else page:
         click.echo(memory_line(memory))
-    if page.cursor:
+    if page.cursor and not as_json:
         click.echo(f"more: --cursor {page.cursor}", err=True)
     if not page:
         click.echo("nothing found", err=True)
+        raise click.exceptions.Exit(NOTHING_FOUND)
 
 
 @click.command()
@@ -442,21 +463,65 @@ def supersede(old: str, new: str, reason: str | None, bank_path: str | None, as_
     print_json(memory) if as_json else click.echo(memory_line(memory))
 
 
+def _about(bank: Bank, subject: str) -> list[str]:
+    """The ids of what is stored about a subject, whatever its status."""
+    anyone = {"user": "*", "project": "*", "session": "*"}
+    conditions: list[dict[str, Any]] = [
+        {"text": subject},
+        {"tags": [subject]},
+        {"scope": {**anyone, "user": subject}},
+        {"scope": {**anyone, "project": subject}},
+    ]
+    found: dict[str, None] = {}
+    for condition in conditions:
+        cursor: str | None = None
+        while True:
+            page = bank.find(**condition, status=None, limit=1000, cursor=cursor)
+            found.update(dict.fromkeys(memory.id for memory in page))
+            cursor = page.cursor
+            if cursor is None:
+                break
+    hits = bank.recall(subject, limit=20, include_superseded=True)
+    return [*found, *(hit.memory.id for hit in hits if hit.level != "weak" and hit.memory.id not in found)]
+
+
 @click.command()
-@click.argument("memory_ids", nargs=-1, required=True)
+@click.argument("memory_ids", nargs=-1)
+@click.option("--about", metavar="SUBJECT", help="Everything about this: a name, a user, a tag, a subject.")
 @click.option("--dry-run", is_flag=True, help="Say what would be erased, and erase nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 def forget(
-    memory_ids: tuple[str, ...], dry_run: bool, yes: bool, bank_path: str | None, as_json: bool
+    memory_ids: tuple[str, ...],
+    about: str | None,
+    dry_run: bool,
+    yes: bool,
+    bank_path: str | None,
+    as_json: bool,
 ) -> None:
-    """Erase MEMORY_IDS for good, from the file, the index and the backups skep made."""
+    """Erase MEMORY_IDS for good, from the file, the index and the backups skep made.
+
+    With --about: whatever holds all of these words, is for the user or the project or has the tag of that name, and
+    what recall probably means by it; shown first, and asked about unless --yes is given.
+    """
+    if bool(memory_ids) == (about is not None):
+        raise click.UsageError("give ids, or --about SUBJECT")
     with open_bank(bank_path, create=False) as bank:
-        if not (dry_run or yes or as_json) and sys.stdin.isatty():
-            for memory_id in memory_ids:
+        ids = memory_ids if about is None else tuple(_about(bank, about))
+        asks = not (dry_run or yes) and sys.stdin.isatty() and not as_json
+        if about is not None and not (asks or dry_run or yes):
+            raise click.UsageError(
+                "--about finds by words; look at what it finds with --dry-run, then give --yes"
+            )
+        if asks or about is not None:
+            for memory_id in ids:
                 click.echo(memory_line(bank.get(memory_id)), err=True)
+        if not ids:
+            click.echo(f"nothing is stored about {about!r}", err=True)
+            raise click.exceptions.Exit(NOTHING_FOUND)
+        if asks:
             click.confirm("Erase for good? Nothing brings it back.", abort=True, err=True)
-        receipt = bank.forget(memory_ids, dry_run=dry_run)
+        receipt = bank.forget(ids, dry_run=dry_run)
     if as_json:
         print_json(receipt)
         return

@@ -8,7 +8,7 @@ import os
 import click
 
 from skep.cli.app import SPAN, json_option, outer_bank, print_json, scope_of, scope_options, when
-from skep.config import bank_file
+from skep.config import bank_file, bank_url
 from skep.model import Scope
 
 TOKENS = click.option(
@@ -78,16 +78,22 @@ def serve(
 
     with contextlib.ExitStack() as stack:
         if demo:
+            from skep.clock import system_now
+            from skep.embedding.remote import from_environment
             from skep.server.sample_bank import fill
 
             folder = stack.enter_context(TemporaryDirectory())
             places = {"demo": os.path.join(folder, "demo.skep")}
-            with opening(places["demo"]) as bank:
-                fill(bank)
+            fill(places["demo"], system_now(), from_environment(os.environ))
         elif banks:
-            places = {name: bank_file(place, {}, ".") for name, place in named_banks(banks).items()}
+            places = {
+                name: bank_url(place, {}) or bank_file(place, {}, ".")
+                for name, place in named_banks(banks).items()
+            }
         else:
-            places = named_banks([bank_file(outer_bank(), os.environ, os.getcwd())])
+            named = outer_bank()
+            url = bank_url(named, os.environ)
+            places = {"main": url} if url else named_banks([bank_file(named, os.environ, os.getcwd())])
         served = ServedBanks(places, opening)
         run(
             served,

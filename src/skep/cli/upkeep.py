@@ -1,14 +1,15 @@
-"""Commands that look after what a bank says: verify."""
+"""Commands that look after what a bank says, and say which bank that is: verify, config, version."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
 from skep.bank.bank import Bank
-from skep.cli.app import common, open_bank, print_json, progress_bar
-from skep.config import PROJECT_FOLDER
+from skep.cli.app import common, json_option, open_bank, outer_bank, print_json, progress_bar
+from skep.config import PROJECT_FOLDER, find_bank
 from skep.integrations.anchor_check import LIMIT, report
 from skep.integrations.anchor_check import verify as check
 
@@ -45,3 +46,48 @@ def verify(
     print_json(found) if as_json else click.echo(report(found))
     if found.findings:
         raise click.exceptions.Exit(1)
+
+
+@click.command()
+@json_option
+def version(as_json: bool) -> None:
+    """Print the version."""
+    from skep import __version__
+
+    print_json({"version": __version__}) if as_json else click.echo(f"skep, version {__version__}")
+
+
+@click.command()
+@common
+def config(bank_path: str | None, as_json: bool) -> None:
+    """Show which bank is used here, why, and what is set in it; nothing is changed.
+
+    `skep init` makes a bank, `skep tune deploy` sets how to rank, `skep redact` what is taken out, `skep reembed` the
+    model.
+    """
+    from skep.recall.recaller import CONFIG_KEY
+    from skep.text import redaction
+
+    given = outer_bank() if bank_path is None else bank_path
+    path = find_bank(given, os.environ, Path.cwd())
+    reason = (
+        "--bank" if given is not None
+        else "SKEP_BANK" if os.environ.get("SKEP_BANK")
+        else "the project's folder" if path.parent.name == PROJECT_FOLDER
+        else "the user's own"
+    )  # fmt: skip
+    found: dict[str, object] = {"bank": str(path), "chosen by": reason, "exists": path.is_file()}
+    if path.is_file():
+        with open_bank(bank_path, create=False, read_only=True) as bank:
+            status = bank.status()
+            found |= {
+                "memories": status.memories,
+                "embedder": status.embedder,
+                "recall": bank.setting(CONFIG_KEY) or "default",
+                "taken out": list(redaction.kinds_of(bank.setting(redaction.SETTING))),
+            }
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        click.echo(f"{name:>10}  {value}")

@@ -37,6 +37,8 @@ STATUS: Final[dict[type[SkepError], int]] = {
     errors.ClosedError: 503,
     errors.MovedError: 503,
     errors.EmbedderUnavailableError: 503,
+    errors.HubAwayError: 503,
+    errors.SyncError: 502,
     errors.DiskFullError: 507,
     errors.MissingExtraError: 501,
     errors.JudgeError: 502,

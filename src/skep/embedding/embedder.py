@@ -165,6 +165,8 @@ _OPENERS: dict[str, Callable[..., Embedder]] = {
     "onnx": _onnx,
     "openai": _remote,
     "gemini": _remote,
+    "voyage": _remote,
+    "cohere": _remote,
     "ollama": _remote,
 }
 
@@ -190,6 +192,7 @@ def open_embedder(
     | `minilm-onnx`, `minilm-onnx:FOLDER` | the original MiniLM int8 on onnxruntime, extra `quality` |
     | `onnx:FOLDER` | any local sentence-transformers-style ONNX model, extra `quality` |
     | `openai:MODEL`, `gemini:MODEL`, `ollama:MODEL` | a remote service; `MODEL@512` names the dimension |
+    | `voyage:MODEL`, `cohere:MODEL` | the same |
 
     Args:
         spec: A name, or a name, a colon and what it needs.

@@ -1,9 +1,9 @@
-"""Remote services that embed: OpenAI-compatible ones, Gemini and Ollama, on the standard library alone.
+"""Remote services that embed: OpenAI-compatible ones, Gemini, Voyage, Cohere and Ollama, on the standard library alone.
 
-`open_embedder` makes a `RemoteEmbedder`; nothing is sent until a text is embedded. Requests are JSON over urllib with a
-time limit, retries and back-off; time is an argument. The key is an argument too, and appears in no message. Entry
-points pass the environment to `from_environment`, which finds keys and addresses in the variables of the services' own
-tools, uses them and stores nothing.
+`open_embedder` makes a `RemoteEmbedder`; nothing is sent until a text is embedded. Requests are JSON over kept
+connections with a time limit, retries and back-off; time is an argument. The key is an argument too, and appears in no
+message. Entry points pass the environment to `from_environment`, which finds keys and addresses in the variables of the
+services' own tools, uses them and stores nothing.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import msgspec
 
 from skep.clock import Now, system_now
 from skep.embedding.calibration import Calibration, measure
 from skep.embedding.embedder import Embedder, Opener, open_embedder
+from skep.embedding.kept_connection import CONNECTIONS, Reply
 from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ REFUSED = frozenset({400, 413, 422})
 """The service understood and will not take this text; trying again is no use."""
 BUSY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """Worth another try."""
-MAX_REPLY = 256 * 1024 * 1024
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,17 +46,6 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     def wait(self, attempt: int, asked: float | None) -> float:
         """Seconds before the next try: what the service asked for, else doubling."""
         return min(self.longest_wait, asked if asked is not None else self.first_wait * 2**attempt)
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    """A redirect would carry the key to another host."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow nothing."""
-
-
-opener = build_opener(_NoRedirect)
-"""Asks one address and no other."""
 
 
 def check_url(url: str) -> str:
@@ -82,12 +69,9 @@ def retry_after(value: str | None, now: float) -> float | None:
         return None
 
 
-def _explain(error: HTTPError, url: str) -> str:
-    try:
-        said = error.read(500).decode(errors="replace").strip()
-    except (OSError, HTTPException):
-        said = ""
-    return f"{url} answered {error.code} {error.reason}" + (f": {said}" if said else "")
+def _explain(reply: Reply, url: str) -> str:
+    said = reply.body[:500].decode(errors="replace").strip()
+    return f"{url} answered {reply.status} {reply.reason}" + (f": {said}" if said else "")
 
 
 def post_json(
@@ -109,23 +93,20 @@ def post_json(
     for attempt in range(retry.attempts):
         asked = None
         try:
-            request = Request(url, body, {"Content-Type": "application/json", **headers})
-            with opener.open(request, timeout=retry.timeout) as reply:
-                return json.loads(reply.read(MAX_REPLY))
-        except HTTPError as error:
-            problem = _explain(error, url)
-            error.close()
-            if error.code in REFUSED:
-                raise EmbeddingError(f"{problem}; the text was refused") from error
-            if error.code not in BUSY:
-                raise EmbedderUnavailableError(
-                    f"{problem}; check the address, the model name and the key"
-                ) from error
-            asked = retry_after(error.headers.get("Retry-After"), now())
+            sent = {"Content-Type": "application/json", **headers}
+            reply = CONNECTIONS.post(url, body, sent, retry.timeout)
+            if 200 <= reply.status < 300:
+                return json.loads(reply.body)
+            problem = _explain(reply, url)
+            if reply.status in REFUSED:
+                raise EmbeddingError(f"{problem}; the text was refused")
+            if reply.status not in BUSY:
+                raise EmbedderUnavailableError(f"{problem}; check the address, the model name and the key")
+            asked = retry_after(reply.headers.get("Retry-After"), now())
         except ValueError as error:
             raise EmbedderUnavailableError(f"{url} did not answer with JSON; check the address") from error
-        except (URLError, OSError, HTTPException) as error:
-            problem = f"{url} could not be reached: {getattr(error, 'reason', error)}"
+        except (OSError, HTTPException) as error:
+            problem = f"{url} could not be reached: {error}"
         if attempt + 1 < retry.attempts:
             sleep(retry.wait(attempt, asked))
     tries = f"; gave up after {retry.attempts} tries" if retry.attempts > 1 else ""
@@ -184,6 +165,21 @@ def _ollama_call(model: str, texts: Sequence[str], shortened: int | None) -> Cal
     return "/api/embed", payload | ({"dimensions": shortened} if shortened else {})
 
 
+def _voyage_call(model: str, texts: Sequence[str], shortened: int | None) -> Call:
+    payload: dict[str, Any] = {"model": model, "input": list(texts)}
+    return "/embeddings", payload | ({"output_dimension": shortened} if shortened else {})
+
+
+def _cohere_call(model: str, texts: Sequence[str], shortened: int | None) -> Call:
+    payload: dict[str, Any] = {
+        "model": model,
+        "texts": list(texts),
+        "input_type": "search_document",
+        "embedding_types": ["float"],
+    }
+    return "/embed", payload | ({"output_dimension": shortened} if shortened else {})
+
+
 OPENAI = Service(
     name="openai",
     url="https://api.openai.com/v1",
@@ -213,14 +209,36 @@ OLLAMA = Service(
     call=_ollama_call,
     rows=lambda reply: reply["embeddings"],
 )
-SERVICES: Mapping[str, Service] = {service.name: service for service in (OPENAI, GEMINI, OLLAMA)}
+VOYAGE = Service(
+    name="voyage",
+    url="https://api.voyageai.com/v1",
+    batch=128,
+    native={"voyage-3.5": 1024, "voyage-3.5-lite": 1024, "voyage-3-large": 1024, "voyage-code-3": 1024},
+    key_header=("Authorization", "Bearer "),
+    key_variable="VOYAGE_API_KEY",
+    call=_voyage_call,
+    rows=_openai_rows,
+)
+COHERE = Service(
+    name="cohere",
+    url="https://api.cohere.com/v2",
+    batch=96,
+    native={"embed-v4.0": 1536, "embed-english-v3.0": 1024, "embed-multilingual-v3.0": 1024},
+    key_header=("Authorization", "Bearer "),
+    key_variable="COHERE_API_KEY",
+    call=_cohere_call,
+    rows=lambda reply: reply["embeddings"]["float"],
+)
+SERVICES: Mapping[str, Service] = {
+    service.name: service for service in (OPENAI, GEMINI, VOYAGE, COHERE, OLLAMA)
+}
 
 
 class RemoteEmbedder:
     """Vectors from a service over HTTP.
 
     Args:
-        service: OPENAI, GEMINI or OLLAMA.
+        service: One of `SERVICES`.
         model: The name the service knows it by.
         dim: Rows of this length; asked of the service where it can shorten, checked everywhere.
         known_dim: The length of vectors that the service named before, so that it need not be asked again.
@@ -362,6 +380,8 @@ class _Once:
 KEYS: Mapping[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "voyage": ("VOYAGE_API_KEY",),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
 }
 """Per service, the variables that may hold its key; the first that is set counts."""
 ADDRESSES: Mapping[str, str] = {"openai": "OPENAI_BASE_URL", "ollama": "OLLAMA_HOST"}

@@ -45,6 +45,9 @@ CHANGES = frozenset(
 class Engine:
     """The store, the index and the embedder of one bank, and the one way to write to it."""
 
+    guard: Callable[[list[Plan], str], list[Plan]] | None = None
+    """In a hive: refuses what an agent may not do, and weighs what it says by the trust in it."""
+
     def __init__(
         self,
         store: Store,
@@ -192,6 +195,8 @@ class Engine:
         by = self.author() if self.author is not None else None
         if by is not None:
             plans = [_named(plan, by) for plan in plans]
+            if self.guard is not None:
+                plans = self.guard(plans, by)
         events, changes = self.store.write(
             plans, now=self.now(), embed=self.embeddings.in_place, sign=self.sign, check=check
         )

@@ -18,12 +18,13 @@ from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
 from skep.bank.read import Page
 from skep.bank.write import ON_CONFLICT, clean_items, fields_of
-from skep.errors import ConflictError, ForgottenError, InvalidInputError, NotFoundError
-from skep.events import subjects_of
+from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
+from skep.events import Propose, plan, subjects_of
 from skep.filters import Filter, checked_filter
 from skep.hive.gateway import Decision
 from skep.hive.hive_recall import Answer, HiveRecaller
 from skep.hive.hive_statistics import Figures, HiveStatus, Sees
+from skep.hive.member_set import SEATS
 from skep.hive.traces import tracer
 from skep.model import (
     Conflict,
@@ -47,11 +48,13 @@ from skep.semantics.conflict_policy import draft as drafted
 from skep.semantics.find_conflicts import refused, repeats, replaces
 from skep.validation import (
     Time,
+    body_of,
     clean_call,
     clean_choice,
     clean_count,
     clean_id,
     clean_ids,
+    clean_sources,
     clean_text,
     clean_time,
 )
@@ -76,12 +79,18 @@ REPLACES = {"supersede": ("old",), "merge": ("loser", "winner")}
 """The events by which something is replaced, and where they name what has to be at hand to take that back."""
 
 
+PROPOSABLE = ("revise", "retract", "restore", "mark", "supersede", "merge")
+"""Verbs that an agent may ask for."""
+
+
 class Promoted(Remembered, frozen=True, kw_only=True):
     """The fate of a new memory: in the hive, waiting for review, or kept by its author alone."""
 
     decision: Decision
     copies: int = 0
     """Members that confirmed a copy."""
+    proposed: tuple[str, ...] = ()
+    """Replacements of what others wrote that wait for review, by the ids of their events."""
 
 
 class _Draft(NamedTuple):
@@ -206,17 +215,21 @@ class AgentBank:
             surely = next((c.existing for c in mine if repeats(c, draft)), None)
             same = surely if on_conflict == "supersede" else self._said_by_another(draft, opposed)
             if same is not None:
-                return self._confirmed(same, conflicts, item.redactions)
+                return self._confirmed(same, draft, conflicts, item.redactions)
             decision = self.hive.gateway.judge(draft, opposed)
             span.note(verdict=decision.verdict)
             memory, copies = self._store(given, decision)
+            replaced, proposed = 0, list[str]()
             if decision.verdict == "promoted":
                 if repeated is not None:
-                    self.hive.confirm(repeated.id, by=self.name)
-                if on_conflict == "supersede":
-                    for conflict in filter(replaces, mine):
-                        self.supersede(conflict.existing.id, memory.id)
-        replaced = on_conflict == "supersede" and any(map(replaces, mine)) and decision.verdict == "promoted"
+                    self.hive.confirm(repeated.id, by=self.name, evidence=draft.evidence)
+                for conflict in filter(replaces, mine if on_conflict == "supersede" else ()):
+                    old = conflict.existing
+                    if self.hive.rights.allows(self.name, "supersede", old.agent):
+                        self.supersede(old.id, memory.id)
+                        replaced += 1
+                    else:
+                        proposed.append(self.propose("supersede", old.id, new=memory.id).id)
         return Promoted(
             memory=memory,
             conflicts=conflicts,
@@ -224,6 +237,7 @@ class AgentBank:
             redactions=item.redactions,
             decision=decision,
             copies=copies,
+            proposed=tuple(proposed),
         )
 
     def _keyed(self, key: str, scope: Scope) -> Sequence[Memory]:
@@ -234,7 +248,8 @@ class AgentBank:
         return sorted(found, key=lambda memory: memory.created_at, reverse=True)
 
     def _rekept(self, held: Sequence[Memory], new: _Draft) -> Promoted:
-        """Revise the memory that has the key of a draft; every copy follows."""
+        """Revise the memory that has the key of a draft, if the gate lets that in; every copy follows."""
+        self._let_in(new.memory)
         with self._reaching(*(memory.id for memory in held)) as bank:
             done = bank.remember(**new.given, on_conflict="ignore")
         reason = f"says what {done.memory.id}, which has its key, now says"
@@ -278,13 +293,26 @@ class AgentBank:
         return None
 
     def _confirmed(
-        self, existing: Memory, conflicts: tuple[Conflict, ...], redactions: tuple[str, ...]
+        self,
+        existing: Memory,
+        draft: Memory,
+        conflicts: tuple[Conflict, ...],
+        redactions: tuple[str, ...],
     ) -> Promoted:
-        memory = self.hive.confirm(existing.id, by=self.name) or existing
+        """One more witness for what is stored, if its evidence does not come from there."""
+        memory = self.hive.confirm(existing.id, by=self.name, evidence=draft.evidence) or existing
         decision = Decision(verdict="promoted", reasons=(f"says what {existing.id} says",))
         return Promoted(
             memory=memory, conflicts=conflicts, action="confirmed", redactions=redactions, decision=decision
         )
+
+    def _let_in(self, draft: Memory) -> None:
+        """Raise if the gateway would not let in what a memory is to say from now on."""
+        decision = self.hive.gateway.judge(draft, self.hive.conflicts(draft, self.filter(kind=draft.kind)))
+        if decision.verdict != "promoted":
+            raise AccessError(
+                f"this is not let in: {decision.why()}; remember it anew, so that it can be reviewed"
+            )
 
     def _store(self, given: dict[str, Any], decision: Decision) -> tuple[Memory, int]:
         if decision.verdict == "rejected":
@@ -327,7 +355,7 @@ class AgentBank:
                 opposed = self._conflicts(draft.item, draft.memory)
                 same = self._said_by_another(draft.memory, opposed)
                 if same is not None:
-                    witnessed[number] = self._confirmed(same, (), draft.item.redactions)
+                    witnessed[number] = self._confirmed(same, draft.memory, (), draft.item.redactions)
                 else:
                     judged.append((draft, self.hive.gateway.judge(draft.memory, opposed)))
         shared = [draft.given for draft, d in judged if d.verdict != "rejected"]
@@ -397,7 +425,11 @@ class AgentBank:
         )
 
     def revise(self, memory_id: str, **changes: Any) -> Memory:
-        """Change fields of a memory; every copy follows."""
+        """Change fields of a memory; every copy follows. What it then says passes the gateway like a new one."""
+        given = {name: changes[name] for name in ("text", "title") if name in changes}
+        if given and not (self.private is not None and _holds(self.private, clean_id(memory_id))):
+            said = body_of(given, self.engine.settings, partial=True)
+            self._let_in(msgspec.structs.replace(self.get(memory_id), agent=self.name, **said))
         with self._reaching(memory_id=memory_id) as bank:
             return bank.revise(memory_id, **changes)
 
@@ -438,14 +470,44 @@ class AgentBank:
         return self.hive.confirm(clean_id(memory_id), by=self.name) or self.get(memory_id)
 
     def dispute(self, memory_id: str, by: str) -> Memory:
-        """Note that something contradicts a memory, everywhere."""
+        """Say that something contradicts a memory: this agent, or another memory. It counts once per agent."""
+        if by != self.name:
+            self.get(clean_id(by, "by"))
         with self._reaching(memory_id=memory_id) as bank:
             return bank.dispute(memory_id, by)
 
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
-        """Note evidence for a memory, everywhere."""
+        """Note evidence for a memory, everywhere. Of sources that lead to the same witness one counts."""
+        named = clean_sources("sources", sources, self.engine.settings)
+        self.hive.members.adopt(self.home, named)
         with self._reaching(memory_id=memory_id) as bank:
-            return bank.support(memory_id, sources)
+            return bank.support(memory_id, named)
+
+    def propose(self, verb: str, memory_id: str, **given: Any) -> Event:
+        """Ask for a change to what another agent wrote; it waits for review.
+
+        Args:
+            verb: `revise`, `retract`, `restore`, `mark`, `supersede` or `merge`.
+            memory_id: The memory to change: the old one, or the copy.
+            given: The other arguments of that verb.
+        """
+        clean_choice("verb", verb, PROPOSABLE)
+        memory = self.get(memory_id)
+        if self.hive.trust.of(self.name) < self.hive.policy.min_trust:
+            raise AccessError(f"{self.name} is trusted too little to ask for changes of {memory_id}")
+        body = Propose(memory=memory.id, act=verb, given=given, by=self.name)
+        with self._reaching(memory.id) as bank:
+            return bank.engine.write([plan(body)])[0][0]
+
+    def approve(self, proposal: str) -> Memory:
+        """Make a change that another agent proposed to a memory of one's own (or, with the right, of anybody)."""
+        event = self.hive.members.event(proposal)
+        if event is None or event.kind != "propose":
+            raise NotFoundError(f"there is no proposal {proposal!r}; `hive.review()` lists what waits")
+        memory = self.get(str(event.body["memory"]))
+        if not self.hive.rights.allows(self.name, str(event.body["act"]), memory.agent):
+            raise AccessError(f"{self.name} may not decide about {memory.id}, which {memory.agent} wrote")
+        return self.hive.approve(proposal)
 
     def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
         """Erase memories for good, from every member of the hive."""
@@ -483,7 +545,7 @@ class AgentBank:
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the hive; the registers of the hive itself are not an agent's to write."""
-        if str(key).startswith(REGISTERS):
+        if str(key).startswith((*REGISTERS, SEATS)):
             raise InvalidInputError(
                 f"{key!r} belongs to the hive; use `hive.trust` or the manifest", field="key"
             )
@@ -491,8 +553,8 @@ class AgentBank:
             return bank.set_setting(key, value)
 
     def apply(self, events: Iterable[Event], *, partial: bool = False) -> Any:  # noqa: ARG002
-        """Take events of another replica into the hive; forged ones are refused."""
-        return self.hive.placement.apply_via(clean_events(events), ("sync",))
+        """Take events of another replica into the hive, past its gateway; forged ones are refused."""
+        return self.hive.apply(clean_events(events))
 
     def maintain(self, *args: Any, **options: Any) -> MaintainReport:
         """Keep what is at home clean; every copy follows. See `Bank.maintain`."""

@@ -7,7 +7,7 @@ second time. Nothing is ever deleted: an agent that leaves hands its memories ov
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +17,14 @@ import msgspec
 from skep.bank.bank import Bank
 from skep.clock import Now, system_now
 from skep.embedding.embedder import Embedder
-from skep.errors import ConfigError
+from skep.errors import ConfigError, NotFoundError
+from skep.hive.bus.bus_urls import LOCAL
+from skep.hive.capabilities import Pass
 from skep.hive.gateway import HivePolicy, PromotionPolicy
 from skep.hive.hive import Hive
 from skep.hive.hive_manifest import MEMORY, AgentSpec, Manifest
 from skep.hive.layouts import Federated, Layout, Sharded, Shared
+from skep.hive.member_set import file_name
 from skep.hive.traces import tracer
 from skep.replication.exchange import BATCH, lacking, seen
 from skep.replication.signatures import Keyring, Signer
@@ -185,8 +188,51 @@ class Controller:
     # Opening
 
     def open(self) -> Hive:
-        """The hive of the manifest."""
-        return self._hive(self._layout())
+        """The hive of the manifest. On a bus between processes, with the members whose banks are in this folder."""
+        return self._hive(self._layout(), local=self._here())
+
+    def serve(self, names: Sequence[str], *, join: bool = False) -> Hive:
+        """Open some members, whose banks are made where there are none, and let them answer for the others.
+
+        Args:
+            names: The members that run in this process; every one of them if none is named.
+            join: Take members that are not in the manifest into the running hive.
+        """
+        layout = self._layout()
+        new = [name for name in names if name not in layout.members]
+        if new and not (join and isinstance(layout, Sharded)):
+            hint = "; pass --join to have it join" if isinstance(layout, Sharded) else ""
+            raise NotFoundError(
+                f"the hive has no member {new[0]!r}; it has {', '.join(layout.members)}{hint}"
+            )
+        if isinstance(layout, Sharded):
+            layout = layout.replaced([*layout.members, *new])
+        before = self.observed()
+        hive = self._hive(layout, local=tuple(names) or layout.members)
+        try:
+            if layout.registers in hive.members:
+                self._write_registers(hive, before, self.desired())
+            for name in new:
+                hive.arrive(hive.members[name])
+            hive.repair()
+        except BaseException:
+            hive.close()
+            raise
+        return hive
+
+    def _here(self) -> tuple[str, ...] | None:
+        """On a bus between processes, the members whose banks are in this folder; else None, for all of them."""
+        if self.manifest.bus == LOCAL:
+            return None
+        files = {path.name for path in self._files()}
+        here = tuple(name for name in self._layout().members if file_name(name) in files)
+        if not here:
+            where = self.store or "memory"
+            raise NotFoundError(
+                f"no member of {self.manifest.name} has its bank in {where}; "
+                "start one here with `skep hive serve --member NAME`"
+            )
+        return here
 
     def _layout(self) -> Layout:
         manifest = self.manifest
@@ -194,7 +240,9 @@ class Controller:
         groups = {g.name: {"domains": list(g.domains), "parent": g.parent} for g in manifest.groups}
         return layout_of(manifest.topology, agents, groups, replication=manifest.policies.replication)
 
-    def _hive(self, layout: Layout, keyring: Keyring | None = None) -> Hive:
+    def _hive(
+        self, layout: Layout, keyring: Keyring | None = None, *, local: Sequence[str] | None = None
+    ) -> Hive:
         policy = self.manifest.policies
         if self.manifest.gateway.review == "reject":
             rules: PromotionPolicy = _NoQuarantine(policy)
@@ -210,7 +258,19 @@ class Controller:
             now=self._now,
             keyring=keyring or self._keyring(),
             signers=self._signers(),
+            bus=self.manifest.bus,
+            capability=self._capability(),
+            local=local,
         )
+
+    def _capability(self) -> Pass | None:
+        """What this process may do on the bus."""
+        spec = self.manifest.capability
+        if spec is None:
+            return None
+        revoked = [bytes.fromhex(one) for one in spec.revoked]
+        issuer, seed = bytes.fromhex(spec.issuer), bytes.fromhex(spec.seed)
+        return Pass(issuer, seed, spec.token, revoked=revoked, now=self._now)
 
     def _signers(self) -> dict[str, Signer]:
         """The signing keys of agents that run here."""

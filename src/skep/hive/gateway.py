@@ -151,6 +151,8 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Seconds an answer may take, hedged retries included."""
     hedge_after: float = 0.1
     """Seconds after which members that have not answered are asked around."""
+    stewards: tuple[str, ...] = ()
+    """Agents that may change what others wrote; `*` for all. See `hive.rights` for narrower rights."""
     ttl: float | None = None
     """Seconds a memory lives in the hive unless refreshed; None keeps it."""
     decay_per_hour: float = 0.0
@@ -312,11 +314,13 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that waits for review."""
+    """A memory that waits for review, or a change to one that somebody asks for."""
 
     memory: Memory
     reasons: str
     member: str
+    proposal: str = ""
+    """The event of the change that is asked for: approve or dismiss that."""
 
 
 class Gateway:
@@ -341,8 +345,8 @@ class Gateway:
         self._judged: deque[Judged] = deque(maxlen=KEPT)
         self._counts: dict[str, int] = {}
 
-    def judge(self, memory: Memory, conflicts: Iterable[Conflict] = ()) -> Decision:
-        """Decide about a memory that an agent wants to share."""
+    def judge(self, memory: Memory, conflicts: Iterable[Conflict] = (), *, limited: bool = True) -> Decision:
+        """Decide about a memory that somebody wants to share; bulk from outside is not `limited` by rate."""
         agent = memory.agent or ""
         trust = self.trust.of_memory(memory, self._get)
         opposed = tuple(
@@ -353,7 +357,7 @@ class Gateway:
         with self._lock:
             standing = Standing(
                 trust=trust,
-                within_rate=self._limit.allows(agent, trust, self._now()),
+                within_rate=not limited or self._limit.allows(agent, trust, self._now()),
                 quality=assess(memory.text, title=memory.title, domain=memory.domain),
                 conflicts=opposed,
             )

@@ -21,9 +21,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
+import numpy as np
 
+from skep.confidence import said
 from skep.errors import InvalidInputError, OutOfRangeError, SkepError, SyncError
-from skep.events import dot_of
 from skep.hive.bus.bus import Bus, Subscription, safe_part
 from skep.hive.gateway import HivePolicy
 from skep.hive.member_calls import Calls, Health
@@ -251,22 +252,24 @@ def tidy(versions: Versions) -> Versions:
     )
 
 
-def current_of(peer: Any) -> Versions:
-    """The memories of a bank or a hive that a recall may return, as ranges of their numbers."""
-    return Versions.of(dot_of(name) for name in known_ids(peer))
-
-
-def known_ids(peer: Any) -> set[str]:
-    """The current memories of a bank or a hive, wherever its members run."""
+def current_of(peer: Any) -> bytes:
+    """What a bank or a hive could answer with, as hashes of the contents, wherever its members run."""
     from skep.hive.member_calls import of_members
     from skep.hive.trust import everything
 
     members = getattr(peer, "members", None)
     banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
-    here = {memory.id for bank in banks for memory in everything(bank) if memory.status in CURRENT}
-    if members is None or not members.elsewhere():
-        return here
-    return here | {memory.id for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())}
+    found = {said_by(memory) for bank in banks for memory in everything(bank) if memory.status in CURRENT}
+    if members is not None and members.elsewhere():
+        found |= {said_by(memory) for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())}
+    return np.array(sorted(found), "<i8").tobytes()
+
+
+def said_by(memory: Memory) -> int:
+    """A hash that is equal for memories of one kind and scope with the same words, whatever their case."""
+    scope = memory.scope
+    text = "\x1f".join(map(str, (memory.kind, scope.user, scope.project, scope.session, said(memory))))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 DigestKind = Literal["versions", "bloom"]
@@ -483,7 +486,9 @@ class _Talk:
         frames: dict[str, Frame] = {name: question for name in names if name not in self.faults}
         answers, faults = self._gossip.ask(frames, GossipDigest)
         self.faults |= faults
-        return agreement(tidy(said.current) for said in answers.values() if said.current is not None)
+        return agreement(
+            a.current for a in answers.values() if a.current is not None and len(a.current) % 8 == 0
+        )
 
 
 def _equal(name: str) -> float:  # noqa: ARG001
@@ -502,20 +507,20 @@ def choose(names: Sequence[str], count: int, trust: Callable[[str], float], rng:
 
 
 def convergence(peers: Iterable[Peer]) -> float:
-    """The share of all known memories that every peer knows: 1 when all know the same."""
+    """The share of all that is known to anybody that every peer knows: 1 when all know the same.
+
+    Contents count, not memories: what three agents say in the same words is one.
+    """
     return agreement(current_of(peer) for peer in peers)
 
 
-def agreement(known: Iterable[Versions]) -> float:
+def agreement(known: Iterable[bytes]) -> float:
     """The share of what anybody has that all have; 1 where nobody has anything."""
-    listed = list(known)
+    listed = [np.unique(np.frombuffer(one, "<i8")) for one in known]
     if not listed:
         return 1.0
-    anybody, everybody = Versions(), listed[0]
-    for one in listed:
-        anybody, everybody = anybody.merged(one), everybody.common(one)
-    total = anybody.count()
-    return everybody.count() / total if total else 1.0
+    _, counts = np.unique(np.concatenate(listed), return_counts=True)
+    return float((counts == len(listed)).mean()) if len(counts) else 1.0
 
 
 class AutoGossip:

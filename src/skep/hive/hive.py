@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -20,19 +20,20 @@ from skep.clock import Now, system_now
 from skep.embedding.embedder import default_embedder
 from skep.errors import InvalidInputError, NotFoundError
 from skep.hive.agent_bank import AgentBank
-from skep.hive.bus.in_process import LocalBus
+from skep.hive.bus.bus_urls import LOCAL, open_bus
+from skep.hive.bus.member_bus import MemberBus
 from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy, Quarantined
 from skep.hive.hive_recall import Asking, HiveRecaller, LocalMember, PastMembers, Scatter
 from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
 from skep.hive.member_calls import Calls, Health, Listed
-from skep.hive.member_set import MemberSet
+from skep.hive.member_set import AGENTS, SEATS, MemberSet
 from skep.hive.members import Member, Subjects
 from skep.hive.messages import PRIVATE
-from skep.hive.placement import Placement, Repaired, Review
+from skep.hive.placement import Admitted, Placement, Repaired, Review
+from skep.hive.rights import Rights
 from skep.hive.shard import Shard
 from skep.hive.trust import Provenance, Trust, provenance
-from skep.model import Conflict, Event, Memory, Ranked
-from skep.replication.exchange import Transfer
+from skep.model import Conflict, Event, Hit, Memory, Ranked
 from skep.replication.signatures import Keyring, acting
 from skep.replication.version_vectors import Ranges, Versions
 from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
@@ -43,15 +44,26 @@ if TYPE_CHECKING:
     from skep.embedding.embedder import Embedder
     from skep.filters import Filter
     from skep.hive.bus.bus import Bus
+    from skep.hive.capabilities import Pass
     from skep.hive.gateway import Decides
     from skep.hive.gossip import GossipServer, Peer
     from skep.hive.trust import Rollback
+    from skep.lifecycle.maintenance_run import MaintainReport
     from skep.replication.signatures import Signer
     from skep.validation import Time
 
 
 NEAREST = 5
 """The number of memories of the hive a new one is compared with."""
+
+
+class Expert(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that knows about a question."""
+
+    agent: str
+    score: float
+    """The sum of the scores of its memories that answer it."""
+    memories: tuple[str, ...]
 
 
 class Hive:
@@ -65,7 +77,8 @@ class Hive:
         store: str | Path | None = None,
         policy: HivePolicy | None = None,
         rules: Decides | None = None,
-        bus: Bus | None = None,
+        bus: Bus | str | None = None,
+        capability: Pass | None = None,
         embedder: Embedder | None = None,
         now: Now = system_now,
         keyring: Keyring | None = None,
@@ -80,7 +93,8 @@ class Hive:
             store: A folder for the banks; in memory without one.
             policy: Thresholds and limits.
             rules: Who is promoted; `PromotionPolicy` unless given.
-            bus: How members talk; within this process unless given.
+            bus: How members talk: within this process unless given, or an address such as `nats://localhost:4222`.
+            capability: What this process may do on a bus between processes; every process then needs one.
             embedder: What turns text into vectors.
             now: The clock.
             keyring: Whose signatures are checked.
@@ -92,8 +106,10 @@ class Hive:
         self.policy = policy or HivePolicy()
         self.now = now
         self.embedder = embedder or default_embedder()
-        self.bus: Bus = bus or LocalBus(name)
-        self._own_bus = bus is None
+        self.bus: Bus = (
+            open_bus(bus or LOCAL, name, capability) if bus is None or isinstance(bus, str) else bus
+        )
+        self._own_bus = self.bus is not bus
         self.subjects = Subjects(name)
         self.health = Health()
         self.calls = Calls(
@@ -114,6 +130,7 @@ class Hive:
             keyring=keyring,
             signers=self.signers,
             hello_wait=self.policy.hedge_after,
+            guard=lambda plans, by: self.rights.checked(plans, by, self.get, self.members.event),
         )
         here = layout.members if local is None else tuple(known(name, layout.members) for name in local)
         if not here:
@@ -123,10 +140,11 @@ class Hive:
         self.members.read_back()
         self.placement = Placement(name, self.members, self.policy)
         self.trust = Trust(_Registers(self))
+        self.rights = Rights(self.trust, self.policy)
         self.gateway = Gateway(
             self.policy, rules or PromotionPolicy(self.policy), self.trust, now=now, get=self.get
         )
-        self.reviews = Review(self.placement, self.trust)
+        self.reviews = Review(self)
 
     @property
     def layout(self) -> Layout:
@@ -179,7 +197,7 @@ class Hive:
             view.close()
         for member in self.members.values():
             member.stop()
-        if isinstance(self.bus, LocalBus):
+        if isinstance(self.bus, MemberBus):
             self.bus.settle(wait=1.0)
         if self._own_bus:
             self.bus.close()
@@ -204,6 +222,7 @@ class Hive:
     def agent(self, name: str) -> AgentBank:
         """The bank of an agent."""
         if name not in self._views:
+            self.members.read_agents()
             self._views[name] = AgentBank(self, name)
         return self._views[name]
 
@@ -225,36 +244,65 @@ class Hive:
                 field="agent",
             )
 
-    def join(self, agent: str) -> AgentBank:
-        """Add an agent to a sharded hive; it takes over its part of the memories."""
-        layout = self._sharded()
+    def join(self, agent: str, *, group: str | None = None) -> AgentBank:
+        """Add an agent while the hive runs; in a sharded hive it takes over its part of the memories.
+
+        Args:
+            agent: Its name.
+            group: Where it belongs, in a federated hive.
+        """
+        layout = self.layout
+        if not isinstance(layout, Sharded):
+            layout.admit(agent, group)
+            self._note_agent(agent, {"group": group})
+            self.members.opened_for(layout.home(agent))
+            return self.agent(agent)
         if agent in layout.members:
             raise InvalidInputError(f"there is already an agent {agent!r}; every agent needs its own name")
-        self.members.layout = layout.replaced([*layout.members, agent])
-        self.members.open(agent)
-        self.repair()
+        self.members.seat(agent, present=True)
+        self.arrive(self.members.open(agent))
         return self.agent(agent)
 
+    def arrive(self, member: Member) -> None:
+        """Have a member of this process counted everywhere, and take over its part of the memories."""
+        self._seated(member, "joins")
+        self.repair()
+
+    def _seated(self, member: Member, step: Literal["joins", "leaves"]) -> None:
+        """Tell every member who joins or leaves, and keep it for those that are away."""
+        key = f"{SEATS}{member.name}"
+        if member.bank.setting(key) != step:
+            self.placement.changed_at(member, lambda bank: bank.set_setting(key, step))
+        if self.members.elsewhere():
+            self.members.tell(member, step)
+
     def leave(self, agent: str) -> None:
-        """Take an agent out of a sharded hive; the others take over what it kept."""
-        layout = self._sharded()
+        """Take an agent out while the hive runs. What it wrote stays; of a sharded hive others take over its part."""
+        layout = self.layout
+        if not isinstance(layout, Sharded):
+            layout.dismiss(agent)
+            self._note_agent(agent, None)
+            self._let_go(agent)
+            return
         gone = self.members[known(agent, layout.members)]
         if len(layout.members) == 1:
             raise InvalidInputError(f"{agent} is the last member; close the hive instead")
-        self.members.layout = layout.replaced(member for member in layout.members if member != agent)
+        self._seated(gone, "leaves")
+        self.members.seat(agent, present=False)
         self.placement.retire(gone)
         self.placement.repair(among=(*self.layout.members, agent))  # what only it has goes to its new owners
+        self._let_go(agent)
+        self.members.drop(agent)
+
+    def _let_go(self, agent: str) -> None:
         view = self._views.pop(agent, None)
         if view is not None:
             view.close()
-        self.members.drop(agent)
 
-    def _sharded(self) -> Sharded:
-        if not isinstance(self.layout, Sharded):
-            raise InvalidInputError(
-                f"a {self.layout.kind} hive is changed by its manifest; see `skep hive apply`"
-            )
-        return self.layout
+    def _note_agent(self, agent: str, seat: dict[str, Any] | None) -> None:
+        """Keep who joined and left in the hive's registers, for the next start and for other processes."""
+        before: dict[str, Any] = self.members.registers.bank.setting(AGENTS) or {}
+        self.trust.registers.set_setting(AGENTS, {**before, agent: seat})
 
     # Asking
 
@@ -315,6 +363,25 @@ class Hive:
             raise InvalidInputError(f"a {self.layout.kind} hive has no groups", field="group")
         return self.layout.within(group)
 
+    def route(self, question: str, *, limit: int = 5, depth: int = 30, **options: Any) -> list[Expert]:
+        """Who knows about something: agents, the one whose memories answer best first.
+
+        Args:
+            question: What to know.
+            limit: The number of agents.
+            depth: The number of memories that are looked at.
+            options: Those of `recall`.
+        """
+        found: dict[str, list[Hit]] = {}
+        for hit in self.recall(question, limit=depth, **options):
+            if self.trust.of(hit.memory.agent) > 0 and hit.memory.agent is not None:
+                found.setdefault(hit.memory.agent, []).append(hit)
+        experts = [
+            Expert(agent=name, score=sum(h.score for h in hits), memories=tuple(h.memory.id for h in hits))
+            for name, hits in found.items()
+        ]
+        return sorted(experts, key=lambda one: (-one.score * self.trust.of(one.agent), one.agent))[:limit]
+
     def get(self, memory_id: str) -> Memory | None:
         """A memory by id, from whoever has it; None if nobody does."""
         return self.members.memory(memory_id)
@@ -357,12 +424,10 @@ class Hive:
         path = member.paths.of(memory_id)
         return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
 
-    def confirm(self, memory_id: str, *, by: str) -> Memory | None:
-        """Count a confirmation, if whoever makes it is independent; the memory, or None if it does not
-        count.
-        """
+    def confirm(self, memory_id: str, *, by: str, evidence: Iterable[str] = ()) -> Memory | None:
+        """Count a confirmation, if whoever makes it is independent, and so is the evidence for it; else None."""
         memory = self.get(memory_id)
-        if memory is None or self.trust.independent(memory, by, self.get) is not None:
+        if memory is None or self.trust.independent(memory, by, self.get, evidence) is not None:
             return None
         holder = self.members.holder(memory_id)
         if holder is None:
@@ -377,12 +442,17 @@ class Hive:
         return self.reviews.waiting()
 
     def approve(self, memory_id: str) -> Memory:
-        """Let a quarantined memory into the hive."""
+        """Let a quarantined memory into the hive, or make a change that was proposed (by the id of its event)."""
         return self.reviews.approve(memory_id)
 
     def dismiss(self, memory_id: str, reason: str = "dismissed in review") -> Memory:
-        """Refuse a quarantined memory for good; it stays in history."""
+        """Refuse a quarantined memory or a proposal for good; it stays in history."""
         return self.reviews.dismiss(memory_id, reason)
+
+    def maintain(self, **options: Any) -> dict[str, MaintainReport]:
+        """Keep the bank of every member of this process clean; see `Bank.maintain`."""
+        every = self.members.items()
+        return {n: self.placement.changed_at(m, lambda bank: bank.maintain(**options)) for n, m in every}
 
     def repair(self) -> Repaired:
         """Bring every copy that should exist up to date; what was moved, and who could not be reached."""
@@ -448,12 +518,12 @@ class Hive:
         """Events by ranges of counters, from whichever member has them."""
         return self.placement.events_in(ranges)
 
-    def apply(self, events: Iterable[Event], *, partial: bool = True) -> Transfer:  # noqa: ARG002
-        """Take events of another hive or bank: each member gets what it should keep."""
-        return self.placement.apply_via(events, ("sync",))
+    def apply(self, events: Iterable[Event], *, partial: bool = True) -> Admitted:  # noqa: ARG002
+        """Take events of another hive or bank past the gateway: each member gets what it should keep."""
+        return self.reviews.admit(events, via=("sync",))
 
-    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
-        """Take what others tell, except what was written or derived from agents this hive does not trust."""
+    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Admitted:
+        """Take what others tell past the gateway; see `Review.admit`."""
         return self.reviews.admit(events, via=via)
 
 

@@ -15,13 +15,13 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 
 from skep.errors import ConfigError, MissingExtraError, NotFoundError, did_you_mean
+from skep.hive.bus.bus_urls import LOCAL, bus_problem
 from skep.hive.gateway import TRUST_MAX, HivePolicy
 
 Topology = Literal["single", "flat", "federated", "sharded"]
 MEMORY = "memory"
 _variable = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _name = re.compile(r"[A-Za-z0-9][\w.-]{0,99}$")
-_bus = re.compile(r"local$|(nats|tls)://\S+$")
 
 
 class OldKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +68,19 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The fate of a doubtful memory."""
 
 
+class CapabilitySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the process that reads the manifest may do on a bus between processes; given, every process needs one."""
+
+    issuer: str
+    """The public key that tokens are checked with, 64 hexadecimal digits."""
+    seed: str
+    """The secret of the token's holder, 64 hexadecimal digits; give it as `${NAME}`."""
+    token: str
+    """The token, as `skep hive grant` printed it; give it as `${NAME}`."""
+    revoked: tuple[str, ...] = ()
+    """Tokens that count no more, by the number that `skep hive grant` printed."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The desired state of a hive."""
 
@@ -75,7 +88,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     topology: Topology = "flat"
     store: str = MEMORY
     """A folder for the banks, or `memory`."""
-    bus: str = "local"
+    bus: str = LOCAL
+    """`local`, or the address of a bus between processes, such as `nats://localhost:4222`."""
+    capability: CapabilitySpec | None = None
     agents: tuple[AgentSpec, ...] = ()
     groups: tuple[GroupSpec, ...] = ()
     gateway: GatewaySpec = GatewaySpec()
@@ -120,6 +135,19 @@ def load(path: str | Path, environ: Mapping[str, str]) -> Manifest:
             [Finding(where=str(source), problem=f"not UTF-8 text ({error.reason})")]
         ) from None
     return parse(text, environ, name=source.name)
+
+
+def load_name(path: str | Path) -> str:
+    """The name of the hive in a manifest file, whatever variables the rest of it needs."""
+    source = Path(path)
+    if not source.is_file():
+        raise NotFoundError(f"there is no manifest {source}; `skep hive init` writes one to start from")
+    text = source.read_text(encoding="utf-8")
+    raw: Any = _read_json(text) if source.name.endswith(".json") else _read_yaml(text)
+    name: Any = cast("dict[str, Any]", raw).get("name") if isinstance(raw, dict) else None
+    if not isinstance(name, str):
+        raise ManifestError([Finding(where="name", problem="is missing", hint="give the hive a name")])
+    return name
 
 
 def parse(text: str, environ: Mapping[str, str], *, name: str = "hive.yaml") -> Manifest:
@@ -203,10 +231,18 @@ _KINDS: dict[str, type[msgspec.Struct]] = {
     "agents.old_keys": OldKey,
     "groups": GroupSpec,
     "gateway": GatewaySpec,
+    "capability": CapabilitySpec,
     "policies": HivePolicy,
 }
 """The schema of each part of a manifest."""
-_REQUIRED: dict[str, Any] = {"name": "x", "key": "x", "until": 0}
+_REQUIRED: dict[str, Any] = {
+    "name": "x",
+    "key": "x",
+    "until": 0,
+    "issuer": "00" * 32,
+    "seed": "00" * 32,
+    "token": "x",
+}
 """Fields that every part with them needs, and a value that stands in for a wrong one."""
 _WORDS = {
     "Expected `object`": "must be a mapping of names to values",
@@ -272,13 +308,27 @@ def _check_sense(manifest: Manifest) -> list[Finding]:
     findings: list[Finding] = []
     if not _name.match(manifest.name):
         findings.append(Finding(where="name", problem=f"{manifest.name!r} is not a name", hint=_NAME_HINT))
-    if not _bus.match(manifest.bus):
-        findings.append(Finding(where="bus", problem=f"{manifest.bus!r} is not a bus", hint="write local"))
-    elif manifest.bus != "local":
-        findings.append(Finding(where="bus", problem="network buses are not there yet", hint="write local"))
+    if problem := bus_problem(manifest.bus):
+        findings.append(Finding(where="bus", problem=problem))
+    findings += _check_capability(manifest)
     findings += _check_agents(manifest)
     findings += _check_groups(manifest)
     return findings
+
+
+def _check_capability(manifest: Manifest) -> Iterator[Finding]:
+    spec = manifest.capability
+    if spec is None:
+        return
+    for field, value in (("issuer", spec.issuer), ("seed", spec.seed)):
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+            yield Finding(where=f"capability.{field}", problem="must have 64 hexadecimal digits")
+    if any(not re.fullmatch(r"[0-9a-fA-F]{32}", one) for one in spec.revoked):
+        yield Finding(where="capability.revoked", problem="must have 32 hexadecimal digits each")
+    if manifest.bus == LOCAL:
+        yield Finding(
+            where="capability", problem="needs a bus between processes", hint="set bus: nats://HOST:4222"
+        )
 
 
 _NAME_HINT = "use letters, digits, '-', '_' and '.'"

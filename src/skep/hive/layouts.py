@@ -169,6 +169,14 @@ class Layout(Protocol):
         """Note the name under which a member's bank writes."""
         ...
 
+    def admit(self, agent: str, group: str | None = None) -> None:
+        """Count an agent in that joins while the hive runs."""
+        ...
+
+    def dismiss(self, agent: str) -> None:
+        """Count an agent out."""
+        ...
+
 
 class Shared:
     """Single and flat: everybody writes to and reads from one bank."""
@@ -184,6 +192,18 @@ class Shared:
         """The one member."""
         known(agent, self.agents)
         return "hive"
+
+    def admit(self, agent: str, group: str | None = None) -> None:  # noqa: ARG002
+        """Count an agent in; only a flat hive takes another one."""
+        if self.kind == "single":
+            raise InvalidInputError(
+                "a single hive has one agent; make it flat with `skep hive apply --migrate`"
+            )
+        self.agents = unique((*self.agents, agent))
+
+    def dismiss(self, agent: str) -> None:
+        """Count an agent out; what it wrote stays."""
+        self.agents = unique(name for name in self.agents if name != known(agent, self.agents))
 
     def agents_of(self, member: str) -> tuple[str, ...]:  # noqa: ARG002
         """All of them."""
@@ -280,6 +300,12 @@ class Sharded:
     def joined(self, member: str, actor: str) -> None:
         """Ownership does not depend on who wrote."""
 
+    def admit(self, agent: str, group: str | None = None) -> None:
+        """Agents are members here: `replaced` makes a layout with another one."""
+
+    def dismiss(self, agent: str) -> None:
+        """Agents are members here: `replaced` makes a layout without one."""
+
     def replaced(self, members: Iterable[str]) -> Sharded:
         """The same with other members."""
         fresh = Sharded(members, replication=self.ring.replication)
@@ -325,6 +351,17 @@ class Federated:
     def home(self, agent: str) -> str:
         """The bank of its group."""
         return self.agents[known(agent, tuple(self.agents))]
+
+    def admit(self, agent: str, group: str | None = None) -> None:
+        """Count an agent in, in one of the groups."""
+        unique((*self.agents, agent))
+        if group is None:
+            raise InvalidInputError(f"say in which group: {', '.join(self.members)}", field="group")
+        self.agents[agent] = known(group, self.members)
+
+    def dismiss(self, agent: str) -> None:
+        """Count an agent out; what it wrote stays with its group."""
+        del self.agents[known(agent, tuple(self.agents))]
 
     def joined(self, member: str, actor: str) -> None:
         """Memories are told apart by who wrote them."""

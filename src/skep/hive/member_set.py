@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from skep.bank.bank import Bank
 from skep.events import UNPLACED, subjects_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skep.clock import Now
     from skep.embedding.embedder import Embedder
     from skep.hive.bus.bus import Bus
+    from skep.hive.members import Guard
     from skep.replication.signatures import Signer
 
 
@@ -34,6 +35,10 @@ CACHE_KIB = 65_536
 """Memory that the members of one hive may keep of their files in memory, all together, if they are many."""
 GONE = "actor/"
 """Settings that name the banks of members that left."""
+AGENTS = "hive/joined"
+"""The register of agents that joined a hive (with their group) or left it (None) while it was running."""
+SEATS = "member/"
+"""Settings that say who joined (`joins`) or left (`leaves`) while the hive was running."""
 PRIVATE_SUFFIX = ".private"
 
 
@@ -53,6 +58,7 @@ class MemberSet(Mapping[str, Member]):
         keyring: Keyring | None,
         signers: Mapping[str, Signer],
         hello_wait: float,
+        guard: Guard,
     ) -> None:
         """Begin without members.
 
@@ -67,6 +73,7 @@ class MemberSet(Mapping[str, Member]):
             keyring: Whose signatures are checked.
             signers: Signing keys by agent or member.
             hello_wait: How long members elsewhere are waited for when this process starts.
+            guard: Put before every write of an agent.
         """
         self.layout = layout
         self.calls = calls
@@ -79,7 +86,7 @@ class MemberSet(Mapping[str, Member]):
         self.signers = signers
         self.homes: dict[str, str] = {}
         """The member of every bank that writes or has written in this hive."""
-        self._hello_wait = hello_wait
+        self._hello_wait, self._guard = hello_wait, guard
         self._members: dict[str, Member] = {}
 
     def __getitem__(self, name: str) -> Member:
@@ -109,6 +116,7 @@ class MemberSet(Mapping[str, Member]):
             signers=self._keys_of(name, bank.actor),
             way_from=lambda actor: self._way(actor, name),
             met=self._met,
+            guard=self._guard,
         )
         self._met(name, bank.actor)
         self._members[name] = member
@@ -132,10 +140,28 @@ class MemberSet(Mapping[str, Member]):
                 self.keyring.vouch(actor, free)
         return Signers(signers, own) if signers or own is not None else None
 
-    def _met(self, member: str, actor: str) -> None:
-        """Note the name under which a member's bank writes, here or elsewhere."""
+    def _met(self, member: str, actor: str, step: str = "here") -> None:
+        """Note the name under which a member's bank writes, here or elsewhere, and whether it joins or leaves."""
         self.homes[actor] = member
+        if step != "here":
+            self.seat(member, present=step == "joins")
         self.layout.joined(member, actor)
+
+    def seat(self, member: str, *, present: bool) -> None:
+        """Count a member in or out; the last one stays."""
+        layout = self.layout
+        names = [name for name in layout.members if name != member]
+        if present:
+            names.append(member)
+        if isinstance(layout, Sharded) and names and set(names) != set(layout.members):
+            self.layout = layout.replaced(names)
+
+    def tell(self, member: Member, step: Literal["here", "joins", "leaves"]) -> None:
+        """Tell members elsewhere that one is here, joins or leaves, and learn the names of their banks."""
+        hello = MemberHello(member=member.name, actor=member.bank.actor, step=step)
+        told = self.calls.ask(hello, MemberHello, wait=self._hello_wait)
+        for name, said in told.answers.items():
+            self._met(name, said.actor)
 
     def _way(self, actor: str, member: str) -> tuple[str, ...]:
         """The way copies usually come from a writer to a member."""
@@ -148,6 +174,26 @@ class MemberSet(Mapping[str, Member]):
         member.stop()
         member.bank.close()
 
+    def opened_for(self, name: str) -> None:
+        """The agents of a member have changed: bind their keys anew."""
+        if name in self:
+            signers = self._keys_of(name, self[name].bank.actor)
+            self[name].bank.engine.sign = None if signers is None else signers.sign  # type: ignore[assignment]
+
+    def read_agents(self) -> None:
+        """Count in and out the agents that joined or left a hive whose agents share banks."""
+        seats: dict[str, dict[str, Any] | None] = self.registers.bank.setting(AGENTS) or {}
+        layout = self.layout
+        if isinstance(layout, Sharded):
+            return
+        here = {agent for member in layout.members for agent in layout.agents_of(member)}
+        for agent, seat in seats.items():
+            if seat is None and agent in here:
+                layout.dismiss(agent)
+            elif seat is not None and agent not in here:
+                layout.admit(agent, seat.get("group"))
+                self.opened_for(layout.home(agent))
+
     def read_back(self) -> None:
         """Read back what earlier runs left: members that are gone, and what their owners had not got yet."""
         for member in self.values():
@@ -158,12 +204,11 @@ class MemberSet(Mapping[str, Member]):
             if isinstance(self.layout, Sharded):
                 waiting: list[str] | None = member.bank.setting(f"{UNPLACED}{member.name}")
                 self.layout.unplaced.update(dict.fromkeys(waiting or (), member.name))
+            for key, step in member.bank.settings(SEATS).items():
+                self.seat(key.removeprefix(SEATS), present=step == "joins")
         if self.elsewhere():
             for member in self.values():
-                hello = MemberHello(member=member.name, actor=member.bank.actor)
-                told = self.calls.ask(hello, MemberHello, wait=self._hello_wait)
-                for name, said in told.answers.items():
-                    self._met(name, said.actor)
+                self.tell(member, "here")
 
     def _recall_gone(self, actor: str, gone: dict[str, Any]) -> None:
         """A bank that left: whose it was, and how what it wrote is proved."""
@@ -239,6 +284,11 @@ class MemberSet(Mapping[str, Member]):
             here = [self.registers] if self.registers.has(memory_id) else []
         first = (m for m in here if self.layout.first_for(m.name, memory_id, ()))
         return next(first, here[0] if here else None)
+
+    def event(self, event_id: str) -> Event | None:
+        """An event that a member of this process has."""
+        found = (member.bank.engine.log.get(event_id) for member in self.values())
+        return next(filter(None, found), None)
 
     def holder_of_event(self, event_id: str) -> Member | None:
         """A member of this process that has an event, fetched if it is only elsewhere; None if nobody has it."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from skep.confidence import effective
+from skep.confidence import effective, lineage
 from skep.events import belongs, dot_of
 from skep.filters import Filter
 from skep.hive.bus.bus import Bus, Subscription, safe_part
@@ -49,7 +49,7 @@ from skep.hive.messages import (
     SyncRequest,
 )
 from skep.hive.shard import Shard
-from skep.hive.trust import Paths, blast, everything, lineage
+from skep.hive.trust import Paths, blast, everything
 from skep.model import STATUSES, Event, Link, Memory
 from skep.replication.exchange import Transfer, seen, take, without_position
 from skep.replication.signatures import who_acts
@@ -58,6 +58,9 @@ from skep.replication.version_vectors import Versions
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
     from skep.replication.signatures import Fault, Keyring, Signers
+    from skep.storage.store import Plan
+
+    Guard = Callable[[list[Plan], str], list[Plan]]
 
 
 def status_of(member: Member, query: StatusQuery) -> StatusAnswer:
@@ -193,7 +196,8 @@ class Member:
         keyring: Keyring | None = None,
         signers: Signers | None = None,
         way_from: Callable[[str], tuple[str, ...]] | None = None,
-        met: Callable[[str, str], None] | None = None,
+        met: Callable[[str, str, str], None] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         """Put a member together.
 
@@ -208,13 +212,14 @@ class Member:
             signers: The keys of the agents that write here.
             way_from: Which way copies usually come from a writer.
             met: Told the names of other members and of their banks.
+            guard: Put before every write of an agent; see `rights`.
         """
         self.name = name
         self.bank = bank
         self.bus = bus.as_member(name)
         self.subjects = subjects
         self.keyring = keyring
-        bank.engine.author = who_acts
+        bank.engine.author, bank.engine.guard = who_acts, guard
         if signers is not None:
             bank.engine.sign = signers.sign  # type: ignore[assignment]
         self.paths = Paths(bank, name, way_from or (lambda actor: (actor, name)))
@@ -263,7 +268,7 @@ class Member:
                 return self._page(frame)
             case MemberHello():
                 if self._met is not None and frame.member != self.name:
-                    self._met(frame.member, frame.actor)
+                    self._met(frame.member, frame.actor, frame.step)
                 return MemberHello(member=self.name, actor=self.bank.actor)
             case ShardUsed():
                 self.bank.engine.note_uses([i for i in frame.ids if self.has(i)])
@@ -309,8 +314,8 @@ class Member:
     def _sources(self, memory_id: str) -> tuple[str, ...]:
         """Authors of the memories that one was derived from; copies bring their sources along, so this is local."""
         memory = self.get(memory_id)
-        found = () if memory is None else lineage(memory, self.get)
-        return tuple(dict.fromkeys(source.agent for source in found if source.agent is not None))
+        found = {} if memory is None else lineage(memory.evidence, self.get, of=memory_id)
+        return tuple(dict.fromkeys(source.agent for source in found.values() if source.agent is not None))
 
     # Local access
 

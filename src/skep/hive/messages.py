@@ -7,7 +7,7 @@ envelope carries who sent it, where to answer, the trace it belongs to and the h
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -181,10 +181,11 @@ class ShardPage(msgspec.Struct, frozen=True, tag="SHARD_PAGE", kw_only=True):
 
 
 class MemberHello(msgspec.Struct, frozen=True, tag="MEMBER_HELLO", kw_only=True):
-    """A member has started, and this is the name its bank writes under. Members answer with their own."""
+    """A member is here, joins or leaves, and this is the name its bank writes under. Members answer with their own."""
 
     member: str
     actor: str
+    step: Literal["here", "joins", "leaves"] = "here"
 
 
 class SeenRequest(msgspec.Struct, frozen=True, tag="SEEN_REQUEST", kw_only=True):
@@ -348,7 +349,8 @@ class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=Tru
     hive: str
     seen: Versions | None = None
     bloom: bytes | None = None
-    current: Versions | None = None
+    current: bytes | None = None
+    """What a recall could return, as int64 hashes of the contents: one for memories that say the same."""
 
 
 class GossipEvents(msgspec.Struct, frozen=True, tag="GOSSIP", kw_only=True):
@@ -444,6 +446,13 @@ class QueryResponse(msgspec.Struct, frozen=True, tag="QUERY_RESPONSE", kw_only=T
     completeness: float = 1.0
 
 
+class Told(msgspec.Struct, frozen=True, tag="TOLD", kw_only=True):
+    """An event of a type of one's own; skep carries it and does nothing else with it."""
+
+    name: str
+    data: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
 class Failed(msgspec.Struct, frozen=True, tag="FAILED", kw_only=True):
     """The answer of a handler that could not answer."""
 
@@ -491,6 +500,7 @@ Frame = (
     | FeedComplete
     | Query
     | QueryResponse
+    | Told
     | Failed
 )
 

@@ -7,14 +7,14 @@ which can be subclassed or replaced.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from skep.errors import SkepError
+from skep.errors import SkepError, SyncError
 from skep.events import subjects_of
 from skep.filters import Filter
 from skep.hive.bus.bus import Consumer, ConsumerConfig, StreamConfig, safe_part
@@ -37,21 +37,17 @@ from skep.hive.messages import (
     Query,
     QueryResponse,
     Slice,
+    Told,
 )
 from skep.hive.traces import tracer
-from skep.model import Memory
 from skep.replication.signatures import is_register
 
 if TYPE_CHECKING:
     from skep.hive.agent_bank import Promoted
     from skep.hive.hive import Hive
+    from skep.model import Event
 
 
-DRAFTED = (
-    *("text", "kind", "title", "domain", "agent", "scope", "tags"),
-    *("confidence", "importance", "polarity", "evidence"),
-)
-"""Fields of a memory that the gateway looks at."""
 Effect = Literal["applied", "known", "ignored", "refused", "quarantined"]
 
 
@@ -100,6 +96,7 @@ class Orchestrator:
         """Agents heard of, and what they were last doing."""
         self.learnt = 0
         self._expected: int | None = None
+        self._handlers: dict[str, Callable[[Mapping[str, Any], str], None]] = {}
         self._gossip = Gossip(
             {hive.name: hive, **self.peers},
             policy=hive.policy,
@@ -148,6 +145,14 @@ class Orchestrator:
 
     # Events
 
+    def tell(self, name: str, /, **data: Any) -> None:
+        """Publish an event of a type of one's own, for every agent of every hive on the bus."""
+        self.hive.bus.publish(self.hive.subjects.events, Told(name=name, data=data), path=(self.hive.name,))
+
+    def on(self, name: str, handler: Callable[[Mapping[str, Any], str], None]) -> None:
+        """Have events of a type of one's own handled as they are drained: called with the data and who sent it."""
+        self._handlers[name] = handler
+
     def drain_events(self, limit: int = 100) -> Drained:
         """Process what has been said since the last time; each event is acknowledged once it is dealt with."""
         effects: dict[str, int] = {}
@@ -179,6 +184,12 @@ class Orchestrator:
                 return Processed(effect="ignored", reason="it began here")
             told = self._promoted if isinstance(frame, FactPromoted) else self._changed
             return told(frame, envelope.path or (envelope.sender or "sync",))  # type: ignore[arg-type]
+        if isinstance(frame, Told):
+            handler = self._handlers.get(frame.name)
+            if handler is None:
+                return Processed(effect="ignored", reason=f"nobody handles {frame.name!r}")
+            handler(frame.data, next(iter(envelope.path), envelope.sender))
+            return Processed(effect="applied")
         mine = envelope.subject in (self.feed, f"{self.hive.subjects.root}.feed.all")
         fed = envelope.subject.startswith(f"{self.hive.subjects.root}.feed.")
         if not mine and (
@@ -192,31 +203,27 @@ class Orchestrator:
         return self._noted(frame)
 
     def _promoted(self, frame: FactPromoted, path: tuple[str, ...]) -> Processed:
-        """A memory of another hive: the same gate as for one's own agents, then the original events."""
+        """A memory of another hive: its original events, past the same gate as for one's own agents."""
         if self.hive.get(frame.memory) is not None:
             return Processed(effect="known")
-        draft = _draft(frame)
-        if isinstance(draft, str):
-            return Processed(effect="refused", reason=draft)
-        where = self.bank.filter(kind=draft.kind)
-        decision = self.hive.gateway.judge(draft, self.hive.conflicts(draft, where))
-        if decision.verdict == "rejected":
-            return Processed(effect="refused", reason=decision.why())
-        about = {frame.memory, *draft.evidence}
-        taken = self.hive.placement.apply_via(
-            [e for e in frame.events if about.issuperset(subjects_of(e))], path
-        )
-        if taken.refused:
-            return Processed(effect="refused", reason=f"{taken.refused[0].event}: {taken.refused[0].fault}")
-        if decision.verdict == "quarantined":
-            self.hive.reviews.quarantine(frame.memory, "; ".join(decision.reasons))
-            return Processed(effect="quarantined", reason=decision.why())
-        return Processed(effect="applied")
+        first = next((e for e in frame.events if e.id == frame.memory and e.kind == "remember"), None)
+        if first is None:
+            return Processed(effect="refused", reason="the event that made it is missing")
+        evidence: Any = first.body.get("evidence")
+        about = {frame.memory, *(map(str, cast("list[Any]", evidence)) if isinstance(evidence, list) else ())}
+        return self._admitted([e for e in frame.events if about.issuperset(subjects_of(e))], path)
 
     def _changed(self, frame: FactRetracted | FactsChanged, path: tuple[str, ...]) -> Processed:
         """Changes to memories. New ones come through the gate, and a hive's registers are its own."""
-        events = [e for e in frame.events if e.kind != "remember" and not is_register(e)]
-        taken = self.hive.placement.apply_via(events, path)
+        return self._admitted([e for e in frame.events if e.kind != "remember" and not is_register(e)], path)
+
+    def _admitted(self, events: Iterable[Event], path: tuple[str, ...]) -> Processed:
+        try:
+            taken = self.hive.admit(events, via=path)
+        except SyncError as error:
+            return Processed(effect="refused", reason=str(error))
+        if taken.quarantined:
+            return Processed(effect="quarantined", reason="; ".join(taken.quarantined.values()))
         if taken.refused:
             return Processed(effect="refused", reason=f"{taken.refused[0].event}: {taken.refused[0].fault}")
         return Processed(effect="applied" if taken.events else "known")
@@ -254,18 +261,6 @@ class Orchestrator:
             case _:
                 return Processed(effect="ignored", reason=type(frame).__name__)
         return Processed(effect="applied")
-
-
-def _draft(frame: FactPromoted) -> Memory | str:
-    """The memory that another hive announces, as the gateway sees it; or what is wrong with it."""
-    first = next((e for e in frame.events if e.id == frame.memory and e.kind == "remember"), None)
-    if first is None or not isinstance(first.body.get("text"), str):
-        return "the event that made it is missing"
-    known = {key: first.body[key] for key in DRAFTED if first.body.get(key) is not None}
-    try:
-        return msgspec.convert({"kind": "fact", **known, "id": frame.memory}, Memory)
-    except msgspec.ValidationError as error:
-        return f"the event that made it makes no sense: {error}"
 
 
 class _Layers:

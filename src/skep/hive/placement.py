@@ -9,15 +9,20 @@ Called by `hive` and `agent_bank`. Both write only through members (`Member.take
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
+from skep.confidence import lineage
 from skep.errors import InvalidInputError, NotFoundError
-from skep.events import UNPLACED, WITHDRAWN, stays, subjects_of
+from skep.events import UNPLACED, WITHDRAWN, Propose, checked, content, stays, subjects_of
+from skep.filters import Filter
 from skep.hive.gateway import Quarantined
+from skep.hive.hive_sources import GONE
 from skep.hive.layouts import Sharded
 from skep.hive.member_calls import Listed, of_members
+from skep.hive.member_set import SEATS
 from skep.hive.members import Member
 from skep.hive.messages import (
     ExpiredAnswer,
@@ -39,18 +44,19 @@ from skep.hive.messages import (
     SyncRequest,
 )
 from skep.hive.traces import tracer
-from skep.hive.trust import lineage
-from skep.model import Event, Memory
+from skep.model import CURRENT, Event, Memory
 from skep.replication.exchange import BATCH, Transfer, seen, without_position
-from skep.replication.signatures import Refused, author_of, is_register
+from skep.replication.signatures import Fault, Refused, is_register
 from skep.replication.version_vectors import Ranges, Versions
+from skep.storage.fold import fold
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
     from skep.hive.gateway import HivePolicy
+    from skep.hive.hive import Hive
     from skep.hive.member_calls import Calls
     from skep.hive.member_set import MemberSet
-    from skep.hive.trust import Trust
+    from skep.storage.store import Plan
 
 
 T = TypeVar("T")
@@ -93,7 +99,7 @@ class Placement:
         """Copy new memories to the members that keep them; how many copies were confirmed."""
         wanted: dict[str, list[str]] = {}
         for memory in memories:
-            sources = [source.id for source in lineage(memory, home.get)] if memory.evidence else []
+            sources = lineage(memory.evidence, home.get, of=memory.id)
             for member in self.members.layout.copies(home.name, memory.id, broadcast=memory.id in broadcast):
                 wanted.setdefault(member, []).extend((memory.id, *sources))
         confirmed = self._send(home, wanted)
@@ -321,28 +327,37 @@ class Placement:
             yield from fresh
             wanted = wanted.minus(Versions.of((event.actor, event.counter) for event in fresh))
 
-    def apply_via(self, events: Iterable[Event], via: tuple[str, ...], *, inside: bool = False) -> Transfer:
+    def apply_via(
+        self,
+        events: Iterable[Event],
+        via: tuple[str, ...],
+        *,
+        inside: bool = False,
+        doubtful: Mapping[str, str] | None = None,
+    ) -> Transfer:
         """Take events that came by way of others; each member gets what it should keep.
 
         Args:
             events: As they arrived.
             via: The hives and relays they passed through.
             inside: Whether they are the hive's own, laid out anew.
+            doubtful: New memories that wait for review, and why; nobody sees them before they are set aside.
         """
         listed = [event for event in events if inside or not self._foreign(event)]
         known = self.seen_by_members()
         fresh = {event.id for event in listed if (event.actor, event.counter) not in known}
         total = Transfer()
-        entry = self.members.registers
+        entry, marks = self.members.registers, list[Event]()
         for member in self.members.values():
             wanted = [e for e in listed if (member is entry and self._enters(e)) or member.concerned(e)]
             if wanted:
-                path = (*via, member.name)
-                total = total.plus(member.take(wanted, path=path, inside=inside))
+                with member.bank.engine.transaction() if doubtful else nullcontext():
+                    total = total.plus(member.take(wanted, path=(*via, member.name), inside=inside))
+                    marks += _set_aside(member, doubtful or {}, marks)
         if self.members.elsewhere():
             total = total.plus(self._screened(listed, inside=inside))
         untrue = {refused.event for refused in total.refused}
-        taken = [e for e in listed if e.id not in untrue]
+        taken = [e for e in (*listed, *marks) if e.id not in untrue]
         if taken and self.members.elsewhere():
             frame = FactsChanged(events=tuple(without_position(event) for event in taken))
             self.members.calls.ask(frame, ShardStored, to=self.members.elsewhere(), path=via)
@@ -364,7 +379,8 @@ class Placement:
 
     def _foreign(self, event: Event) -> bool:
         """True if an event writes the registers of another hive; it counts as seen and is not taken."""
-        if not is_register(event) or event.actor in self.members.homes:
+        seats = event.kind == "setting" and str(event.body.get("key", "")).startswith(SEATS)
+        if not (is_register(event) or seats) or event.actor in self.members.homes:
             return False
         self.foreign = self.foreign.with_dot(event.actor, event.counter)
         return True
@@ -374,65 +390,133 @@ class Placement:
         return not isinstance(self.members.layout, Sharded) or not subjects_of(event)
 
 
-class Review:
-    """Looks at what others bring, and at what the gateway held back."""
+def _set_aside(member: Member, doubtful: Mapping[str, str], marked: Sequence[Event]) -> list[Event]:
+    """Mark what waits for review as quarantined at one member: as another did, if it has; the marks that are new."""
+    here = [name for name in doubtful if member.has(name)]
+    member.take([mark for mark in marked if mark.body["memory"] in here])
+    left = set(here).difference(mark.body["memory"] for mark in marked)
+    body = {name: {"memory": name, "status": "quarantined", "reason": doubtful[name]} for name in here}
+    plans: list[Plan] = [("mark", body[name]) for name in here if name in left]
+    return [without_position(e) for e in member.bank.engine.write(plans)[0]] if plans else []
 
-    def __init__(self, placement: Placement, trust: Trust) -> None:
-        self.placement = placement
-        self.members = placement.members
-        self.policy = placement.policy
-        self.trust = trust
+
+class Admitted(Transfer, frozen=True, kw_only=True):
+    """Events that came from outside, and what became of them."""
+
+    quarantined: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Memories that wait for review, and why."""
+
+
+class Review:
+    """The gate for what others bring, and what waits there for somebody to look at it."""
+
+    def __init__(self, hive: Hive) -> None:
+        self.hive = hive
+        self.placement = hive.placement
+        self.members = hive.members
+        self.policy = hive.policy
+        self.trust = hive.trust
         self._declined: dict[str, Versions] = {}
         """Per agent that is not trusted: events of others that were not taken."""
-        placement.declined = self._not_taken
+        self._unwanted = Versions()
+        """Events that were refused for other reasons; told again after a restart."""
+        self.placement.declined = self._not_taken
 
-    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Transfer:
-        """Take what others tell, except what was written or derived from agents this hive does not trust.
+    def admit(self, events: Iterable[Event], *, via: tuple[str, ...] = ()) -> Admitted:
+        """Take what comes from outside by the rules for this hive's own agents.
 
-        What is declined counts as seen, so that nobody sends it again until the agent is trusted.
+        Nothing of agents that are not trusted; new memories past the gateway; changes only by right. What is declined
+        counts as seen, so that nobody sends it again until the agent is trusted.
         """
-        listed = list(events)
-        unwanted: dict[str, str] = {}
-        for event in listed:
-            about = [unwanted[name] for name in subjects_of(event) if name in unwanted]
-            author = about[0] if about else self._distrusted(event)
-            if author is not None:
-                unwanted[event.id] = author
-                known = self._declined.get(author, Versions())
-                self._declined[author] = known.with_dot(event.actor, event.counter)
-        taken = self.placement.apply_via([e for e in listed if e.id not in unwanted], via or ("sync",))
-        refused = tuple(Refused(event=name, fault="not trusted") for name in unwanted)
-        return msgspec.structs.replace(taken, refused=(*taken.refused, *refused))
+        listed, via = list(events), via or ("sync",)
+        seen_before = self.placement.seen_by_members()
+        faults: dict[str, Fault] = {}
+        doubtful: dict[str, str] = {}
+        drafts = {event.id: draft for event in listed if (draft := _draft(event)) is not None}
 
-    def _distrusted(self, event: Event) -> str | None:
-        """The agent for whose sake a memory is not taken."""
-        if event.kind != "remember":
-            return None
-        evidence: Any = event.body.get("evidence") or ()
-        sources = (
-            self.members.memories([name for name in evidence if isinstance(name, str)]) if evidence else {}
+        def get(name: str) -> Memory | None:
+            return drafts.get(name) or self.hive.get(name)
+
+        searched = any(member.bank.engine.log.has_kind("confirm") for member in self.members.values())
+        for event in listed:
+            if (event.actor, event.counter) in seen_before or event.id in faults:
+                continue
+            about: Fault | None = next((faults[name] for name in subjects_of(event) if name in faults), None)
+            fault: Fault | None = about or self._fault(
+                checked(event), drafts.get(event.id), get, doubtful, via, searched=searched
+            )
+            if fault is not None:
+                faults[event.id] = fault
+                self._decline(event, fault, get)
+        kept = [e for e in listed if e.id not in faults]
+        taken = self.placement.apply_via(kept, via, doubtful=doubtful)
+        refused = tuple(Refused(event=name, fault=fault) for name, fault in faults.items())
+        return Admitted(
+            events=taken.events,
+            known=taken.known,
+            held=taken.held,
+            refused=(*taken.refused, *refused),
+            quarantined=doubtful,
         )
-        authors = [author_of(event), *(source.agent for source in sources.values())]
+
+    def _fault(
+        self,
+        event: Event,
+        draft: Memory | None,
+        get: Callable[[str], Memory | None],
+        doubtful: dict[str, str],
+        via: tuple[str, ...],
+        *,
+        searched: bool,
+    ) -> Fault | None:
+        """Why an event is not taken; None if it is. A memory that is taken for review is put among the `doubtful`."""
+        ring = self.members.keyring
+        if draft is None:
+            forged = ring is not None and ring.fault(event) is not None  # members say so when they take it
+            return None if forged or self._by_right(event, get, via) else "not its to change"
+        if self._distrusted(draft, get) is not None:
+            return "not trusted"
+        where = Filter(kinds=(draft.kind,), statuses=CURRENT, now=self.hive.now())
+        opposed = self.hive.conflicts(draft, where) if searched else ()
+        decision = self.hive.gateway.judge(draft, opposed, limited=False)
+        if decision.verdict == "quarantined":
+            doubtful[event.id] = "; ".join(decision.reasons)
+        return "not wanted" if decision.verdict == "rejected" else None
+
+    def _by_right(self, event: Event, get: Callable[[str], Memory | None], via: tuple[str, ...]) -> bool:
+        homes, proven = self.members.homes, self.members.keyring is not None and event.signature is not None
+
+        def came(name: str) -> bool:
+            member = next((m for m in self.members.values() if m.has(name)), None)
+            ours = name.rpartition("-")[0] in homes
+            return not ours and (member is None or member.paths.of(name)[0] == via[0])
+
+        return self.hive.rights.outside(event, get, ours=homes.__contains__, proven=proven, came=came)
+
+    def _decline(self, event: Event, fault: Fault, get: Callable[[str], Memory | None]) -> None:
+        author = None
+        if fault == "not trusted":
+            memories = (get(name) for name in subjects_of(event))
+            author = next((a for m in memories if m is not None and (a := self._distrusted(m, get))), None)
+        if author is None:
+            self._unwanted = self._unwanted.with_dot(event.actor, event.counter)
+        else:
+            known = self._declined.get(author, Versions())
+            self._declined[author] = known.with_dot(event.actor, event.counter)
+
+    def _distrusted(self, memory: Memory, get: Callable[[str], Memory | None]) -> str | None:
+        """The agent for whose sake a memory is not taken: its author, or that of what it was derived from."""
+        sources = lineage(memory.evidence, get, of=memory.id).values()
+        authors = (memory.agent, *(source.agent for source in sources))
         least = self.policy.min_trust
         return next((a for a in authors if a is not None and self.trust.of(a) < least), None)
 
     def _not_taken(self) -> Versions:
-        whole = Versions()
+        whole = self._unwanted
         for author, versions in self._declined.items():
             if self.trust.of(author) < self.policy.min_trust:
                 whole = whole.merged(versions)
         return whole
-
-    def quarantine(self, memory_id: str, reason: str) -> Memory | None:
-        """Set a memory aside until somebody has looked, in every copy of this hive; others are not told."""
-        holder = self.members.holder(memory_id)
-        if holder is None:
-            return None
-        announced, self.placement.announce = self.placement.announce, False
-        try:
-            return self.placement.changed_at(holder, lambda bank: bank.mark(memory_id, "quarantined", reason))
-        finally:
-            self.placement.announce = announced
 
     def waiting(self) -> Listed[Quarantined]:
         """Memories that wait for review, oldest first, and (as `missing`) members that could not be asked."""
@@ -453,21 +537,64 @@ class Review:
             Quarantined(memory=memory, reasons=reasons.get(memory.id, ""), member=name)
             for name, memory in holders.values()
         ]
+        found += self._proposed()
         found.sort(key=lambda one: (one.memory.created_at, one.memory.id))
         return Listed(found, asked=listed.asked, missing=listed.missing)
 
-    def approve(self, memory_id: str) -> Memory:
-        """Let a quarantined memory into the hive."""
-        holder = self._reviewed(memory_id)
-        memory = self.placement.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "approved"))
+    def _proposed(self) -> list[Quarantined]:
+        """Changes that agents ask for, as far as members of this process know of them."""
+        found: dict[str, Quarantined] = {}
+        for member in self.members.values():
+            for event in member.bank.engine.log.of_kind("propose"):
+                said = content(event)
+                memory = self.hive.get(said.memory) if isinstance(said, Propose) else None
+                if isinstance(said, Propose) and memory is not None:
+                    given = "".join(f" {key}={value!r}" for key, value in said.given.items())
+                    why = f"{said.by} asks to {said.act} it{given}"
+                    found[event.id] = Quarantined(
+                        memory=memory, reasons=why, member=member.name, proposal=event.id
+                    )
+        return list(found.values())
+
+    def approve(self, name: str) -> Memory:
+        """Let a quarantined memory into the hive, or make a change that somebody proposed."""
+        event = self.members.event(name)
+        if event is not None and event.kind == "propose":
+            said = cast("Propose", content(event))
+            verb, given = said.act, dict(said.given)
+            others = [value for key, value in given.items() if key in ("new", "winner")]
+            holder = self._holder(said.memory)
+            self.members.adopt(holder, others)
+            changed = self.placement.changed_at(
+                holder, lambda bank: getattr(bank, verb)(said.memory, **given)
+            )
+            self._settled(event, "approved")
+            return changed if isinstance(changed, Memory) else self.hive.get(said.memory) or GONE
+        holder = self._reviewed(name)
+        memory = self.placement.changed_at(holder, lambda bank: bank.mark(name, "active", "approved"))
         sure = memory.confidence >= self.policy.broadcast_at
         self.placement.promote(holder, [memory], broadcast={memory.id} if sure else set())
         return memory
 
-    def dismiss(self, memory_id: str, reason: str = "dismissed in review") -> Memory:
-        """Refuse a quarantined memory for good; it stays in history."""
-        holder = self._reviewed(memory_id)
-        return self.placement.changed_at(holder, lambda bank: bank.retract(memory_id, reason))
+    def dismiss(self, name: str, reason: str = "dismissed in review") -> Memory:
+        """Refuse a quarantined memory or a proposal for good; it stays in history."""
+        event = self.members.event(name)
+        if event is not None and event.kind == "propose":
+            self._settled(event, reason)
+            return self.hive.get(str(event.body["memory"])) or GONE
+        holder = self._reviewed(name)
+        return self.placement.changed_at(holder, lambda bank: bank.retract(name, reason))
+
+    def _settled(self, proposal: Event, reason: str) -> None:
+        holder = self.members.holder_of_event(proposal.id)
+        if holder is not None:
+            self.placement.changed_at(holder, lambda bank: bank.undo(proposal.id, reason))
+
+    def _holder(self, memory_id: str) -> Member:
+        holder = self.members.holder(memory_id)
+        if holder is None:
+            raise NotFoundError(f"the hive has no memory {memory_id!r}")
+        return holder
 
     def _reviewed(self, memory_id: str) -> Member:
         for member in self.members.values():
@@ -479,6 +606,12 @@ class Review:
         if holder is not None and memory is not None and memory.status == "quarantined":
             return holder
         raise NotFoundError(f"{memory_id!r} does not wait for review; `review` lists what does")
+
+
+def _draft(event: Event) -> Memory | None:
+    """The memory that an event makes; None for another kind."""
+    state = fold(event.id, [checked(event)]) if event.kind == "remember" else None
+    return None if state is None or state.forgotten else state.memory
 
 
 def repair(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from skep.confidence import independent, lineage
 from skep.engine.engine import CHANGES
 from skep.errors import NotFoundError, OutOfRangeError
 from skep.events import PATHS, dot_of, mentioned, voided
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from skep.hive.hive import Hive
     from skep.hive.member_calls import Gathered
     from skep.model import Event
-
-
-DEPTH = 32
-"""The number of steps of derivation are followed."""
 
 
 class Settings(Protocol):
@@ -69,6 +66,10 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     signed: bool = False
     sources: tuple[str, ...] = ()
     """The memories it was derived from."""
+    witnesses: tuple[str, ...] = ()
+    """Its author and whoever confirmed it independently."""
+    dissent: tuple[str, ...] = ()
+    """Who disputed it, or reported failure with it."""
     trust: float = TRUST_DEFAULT
 
 
@@ -76,11 +77,11 @@ class Trust:
     """The trust registers of one hive."""
 
     def __init__(self, registers: Settings) -> None:
-        self._registers = registers
+        self.registers = registers
 
     def of(self, agent: str | None) -> float:
         """The trust in an agent, 0 to 2."""
-        value = None if agent is None else self._registers.setting(f"trust/{agent}")
+        value = None if agent is None else self.registers.setting(f"trust/{agent}")
         if not isinstance(value, int | float) or isinstance(value, bool) or value != value:  # noqa: PLR0124
             return TRUST_DEFAULT
         return min(TRUST_MAX, max(0.0, float(value)))
@@ -89,46 +90,44 @@ class Trust:
         """Say how far an agent is trusted; replicas agree on the latest word."""
         if not 0 <= value <= TRUST_MAX:
             raise OutOfRangeError(f"trust lies between 0 and {TRUST_MAX:g}, got {value!r}", field="trust")
-        self._registers.set_setting(f"trust/{agent}", float(value))
+        self.registers.set_setting(f"trust/{agent}", float(value))
 
     def all(self) -> dict[str, float]:
         """Every agent somebody has said something about."""
-        names = (key.removeprefix("trust/") for key in self._registers.settings("trust/"))
+        names = (key.removeprefix("trust/") for key in self.registers.settings("trust/"))
         return {name: self.of(name) for name in names}
 
     def of_memory(self, memory: Memory, get: Callable[[str], Memory | None]) -> float:
         """The trust a memory deserves: its author's, or the lowest among what it was derived from."""
-        authors = {memory.agent} | {source.agent for source in lineage(memory, get)}
-        return min(self.of(author) for author in authors)
+        return min(self.of(author) for author in {memory.agent, *self._authors(memory, get)})
 
-    def independent(self, memory: Memory, by: str, get: Callable[[str], Memory | None]) -> str | None:
-        """Why a confirmation by somebody does not count; None when it does."""
+    @staticmethod
+    def _authors(memory: Memory, get: Callable[[str], Memory | None]) -> set[str | None]:
+        return {source.agent for source in lineage(memory.evidence, get, of=memory.id).values()}
+
+    def independent(
+        self,
+        memory: Memory,
+        by: str,
+        get: Callable[[str], Memory | None],
+        evidence: Iterable[str] = (),
+    ) -> str | None:
+        """Why a confirmation by somebody, on some evidence, does not count; None when it does."""
         if by == memory.agent:
             return f"{by} wrote it"
-        if any(source.agent == by for source in lineage(memory, get)):
+        if by in self._authors(memory, get):
             return f"it was derived from what {by} wrote"
         if self.of(by) <= 0:
             return f"{by} is not trusted"
+        sources = tuple(evidence)
+        if sources and not independent(sources, (memory.id, *memory.evidence), get, witness):
+            return f"{by} has it from the same source"
         return None
 
 
-def lineage(memory: Memory, get: Callable[[str], Memory | None]) -> list[Memory]:
-    """Every memory it was derived from, near ones first; rings and missing ones do no harm."""
-    found: dict[str, Memory] = {}
-    frontier: list[str] = list(memory.evidence)
-    for _ in range(DEPTH):
-        following: list[str] = []
-        for name in frontier:
-            if name == memory.id or name in found:
-                continue
-            source = get(name)
-            if source is not None:
-                found[name] = source
-                following += source.evidence
-        if not following:
-            break
-        frontier = following
-    return list(found.values())
+def witness(memory: Memory) -> str:
+    """Whose word a root of evidence is: its author's, or the memory's own where nobody is named."""
+    return memory.agent or memory.id
 
 
 class Readable(Protocol):
@@ -153,7 +152,16 @@ def provenance(
 ) -> Provenance:
     """The origin of a memory of a bank."""
     memory = bank.get(memory_id)
-    first = next((event for event in bank.history(memory_id) if event.id == memory_id), None)
+    history = bank.history(memory_id, limit=10_000)
+    undone = voided(history)
+    first = next((event for event in history if event.id == memory_id), None)
+    heard: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    for event in reversed(history):
+        failed = event.kind == "outcome" and not event.body.get("success")
+        if event.id not in undone and (event.kind in ("confirm", "dispute") or failed):
+            heard[event.kind == "confirm"][
+                str(event.body.get("agent") or event.body.get("by") or event.actor)
+            ] = None
     return Provenance(
         memory=memory_id,
         author=memory.agent,
@@ -161,6 +169,8 @@ def provenance(
         path=tuple(path),
         signed=first is not None and first.signature is not None,
         sources=memory.evidence,
+        witnesses=tuple(filter(None, (memory.agent, *heard[True]))),
+        dissent=tuple(heard[False]),
         trust=trust.of_memory(memory, get or getter(bank)),
     )
 
@@ -384,6 +394,8 @@ def _in_time(names: set[str], memories: dict[str, Touched]) -> tuple[str, ...]:
 
 
 UNDONE = ("retracted",)
+TAKEN_BACK = frozenset((*CHANGES, "dispute", "outcome"))
+"""What a source did to memories of others, and a rollback undoes; confirmations are counted apart."""
 
 
 class Keeps(Protocol):
@@ -453,7 +465,7 @@ def _changed_by(bank: Bank, query: BlastQuery) -> Iterator[str]:
     for event in reversed(engine.log.by(query.source or "")):
         if event.id in undone or (query.since is not None and event.at < query.since):
             continue
-        if event.kind not in CHANGES or any(engine.is_forgotten(name) for name in mentioned(event)):
+        if event.kind not in TAKEN_BACK or any(engine.is_forgotten(name) for name in mentioned(event)):
             continue
         memories = [engine.get(name) for name in mentioned(event)]
         if not all(memory is None or memory.agent == query.source for memory in memories):

@@ -31,6 +31,10 @@ Mode = Literal["hub", "local"]
 
 HUBS: dict[str, tuple[str, Mode]] = {
     "file": ("folder:FolderHub", "local"),
+    "git": ("git_refs:GitRefsHub", "local"),
+    "s3": ("object_store:ObjectHub", "local"),
+    "gs": ("object_store:ObjectHub", "local"),
+    "az": ("object_store:ObjectHub", "local"),
     "nats": ("nats:NatsHub", "hub"),
     "tls": ("nats:NatsHub", "hub"),
     "postgres": ("postgres:PostgresHub", "hub"),

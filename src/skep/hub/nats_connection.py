@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -22,6 +23,9 @@ from skep.hub.hub import AWAY_SECONDS
 from skep.hub.hub_urls import shown
 
 T = TypeVar("T")
+FIRST_SECONDS = 4.0
+"""Seconds for the first connection; later ones are tried for ever."""
+logger = logging.getLogger("skep.hub.nats")
 START_ONE = "start a server with `nats-server -js -sd FOLDER`"
 NO_ANSWER = 503
 """The server's word that nobody listens on a subject."""
@@ -105,7 +109,7 @@ class NatsConnection:
                     pending_size=16 * 1024 * 1024,
                     **options,
                 ),
-                self.timeout,
+                min(self.timeout, FIRST_SECONDS),
             )
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await self._give_up(client)
@@ -240,7 +244,10 @@ class NatsConnection:
         """
 
         async def handler(message: Any) -> None:
-            heard(_told(message))
+            try:
+                heard(_told(message))
+            except Exception:  # where a handler starts; the client would drop it in silence
+                logger.exception("a message on %s could not be dealt with", message.subject)
 
         async def begin() -> Any:
             return await self._client.subscribe(subject, queue=queue, cb=handler)

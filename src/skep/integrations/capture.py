@@ -26,6 +26,8 @@ ASKED_CHARS: Final = 1500
 ANSWERED_CHARS: Final = 1500
 WORTH_CHARS: Final = 24
 """Shorter questions ("go on", "yes") make no episode of their own."""
+REVIEW: Final = "review/ask"
+"""The setting that says whose memories wait until a person says yes; `skep review --ask` writes it."""
 CONFIDENCE: Final = 0.6
 IMPORTANCE: Final = 0.3
 
@@ -124,7 +126,9 @@ def _keep(bank: Bank, client: str, payload: Payload, turn: Turn, kinds: tuple[st
     body = body_of(fields, bank.engine.settings)
     if counts:
         body["redacted"] = dict(counts)
-    conflict_policy.remember(bank.engine, body, on_conflict="ignore")
+    stored = conflict_policy.remember(bank.engine, body, on_conflict="ignore")
+    if bank.setting(REVIEW):
+        bank.mark(stored.memory.id, "quarantined", "waits for a person")
     return counts
 
 

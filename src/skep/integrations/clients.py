@@ -56,11 +56,17 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     project: bool = True
     """Whether it also reads a file of the project."""
     after: str = "Restart the client."
+    environment: bool = False
+    """Whether it hands the environment of the shell that it was started in on to servers."""
 
 
 CLIENTS: Final[tuple[Client, ...]] = (
     Client(
-        name="claude-code", title="Claude Code", hooks=True, after="Start a new session; /mcp lists skep."
+        name="claude-code",
+        title="Claude Code",
+        hooks=True,
+        environment=True,
+        after="Start a new session; /mcp lists skep.",
     ),
     Client(
         name="codex",
@@ -69,7 +75,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         after="Start a new session; codex asks once whether to trust the hooks.",
     ),
     Client(name="gemini", title="Gemini CLI", hooks=True, after="Start a new session; /mcp lists skep."),
-    Client(name="opencode", title="opencode"),
+    Client(name="opencode", title="opencode", environment=True),
     Client(name="cursor", title="Cursor", after="Settings, MCP: skep is listed; switch it on if it is off."),
     Client(name="vscode", title="VS Code", after="Run MCP: List Servers and start skep."),
     Client(name="zed", title="Zed", after="The agent panel's settings list skep."),
@@ -96,7 +102,14 @@ def client(name: str) -> Client:
 
 
 def edits(
-    chosen: Client, place: Place, *, command: list[str], project: bool = False, hooks: bool = True
+    chosen: Client,
+    place: Place,
+    *,
+    command: list[str],
+    project: bool = False,
+    hooks: bool = True,
+    bank: str | None = None,
+    user: str | None = None,
 ) -> list[Edit]:
     """Everything to change for a client.
 
@@ -106,11 +119,17 @@ def edits(
         command: What starts skep, usually `["skep"]`.
         project: Change the project's file instead of the user's.
         hooks: Also install hooks, where the client has them.
+        bank: The bank, if it is not to be the one of the folder in which the client works.
+        user: Whose memories hooks show besides those for everybody.
     """
     if project and not chosen.project:
         raise NotFoundError(f"{chosen.title} has no file per project; leave --project out")
-    server = _server(chosen.name, place, [*command, "mcp"], project=project)
-    return server + (_hooks(chosen.name, place, command, project=project) if hooks and chosen.hooks else [])
+    named = [] if bank is None else ["--bank", bank]
+    server = _server(chosen.name, place, [*command, "mcp", *named], project=project)
+    if not (hooks and chosen.hooks):
+        return server
+    own = [*named, *([] if user is None else ["--user", user])]
+    return server + _hooks(chosen.name, place, [*command, "hook", chosen.name, *own], project=project)
 
 
 def traces(chosen: Client, place: Place, *, project: bool = False) -> list[Edit]:
@@ -186,8 +205,7 @@ HOOKED: Final[dict[str, tuple[tuple[str, int, str], ...]]] = {
 """Per client: event, time limit in the client's unit, and the tools it is for."""
 
 
-def _hooks(name: str, place: Place, command: list[str], *, project: bool) -> list[Edit]:
-    words = [*command, "hook", name]
+def _hooks(name: str, place: Place, words: list[str], *, project: bool) -> list[Edit]:
     line = subprocess.list2cmdline(words) if place.platform == "win32" else shlex.join(words)
     files = {
         "claude-code": (place.cwd / ".claude" if project else _claude(place)) / "settings.json",

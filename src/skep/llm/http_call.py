@@ -12,7 +12,8 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+
+from skep.embedding.kept_connection import connect
 
 FAILED = (OSError, http.client.HTTPException, ValueError, AttributeError)
 """What a connection raises when it fails, or when it is cut while it is read."""
@@ -29,7 +30,7 @@ def posted(
         OSError, HTTPException: There was no answer, or it broke off.
     """
     over = threading.Event()
-    connection = _connection(url, seconds)
+    connection = connect(url, seconds)
     timer: threading.Timer | None = None
     try:
         connection.connect()
@@ -60,17 +61,3 @@ def posted(
         if timer is not None:
             timer.cancel()
         connection.close()
-
-
-def _connection(url: str, seconds: float) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    host, secure = parts.hostname or "", parts.scheme == "https"
-    proxy = getproxies().get(parts.scheme)
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    if not proxy or proxy_bypass(host):
-        return kind(host, parts.port, timeout=seconds)
-    via = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    connection = kind(via.hostname or "", via.port, timeout=seconds)
-    if secure:
-        connection.set_tunnel(host, parts.port or 443)
-    return connection

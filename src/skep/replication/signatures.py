@@ -25,9 +25,17 @@ if TYPE_CHECKING:
 
 
 Fault = Literal[
-    "forged", "unsigned", "unknown actor", "not its agent", "not its register", "retired key", "not trusted"
+    "forged",
+    "unsigned",
+    "unknown actor",
+    "not its agent",
+    "not its register",
+    "retired key",
+    "not trusted",
+    "not wanted",
+    "not its to change",
 ]
-REGISTERS = ("trust/", "hive/", "actor/")
+REGISTERS = ("trust/", "rights/", "hive/", "actor/")
 """Settings that belong to a hive and not to whoever writes them."""
 CHANGES = ("revise", "retract", "restore", "forget", "mark", "supersede", "merge", "undo")
 """Events that a bank without a key may not write about memories of one that has a key."""
@@ -322,7 +330,7 @@ def _all(subjects: Sequence[str], erased: Container[str], forgotten: Callable[[s
 
 def author_of(event: Event) -> str | None:
     """The agent in whose name an event speaks; None where it names none."""
-    named = event.body.get("agent" if event.kind == "remember" else "by")
+    named = event.body.get("agent" if event.kind in ("remember", "dispute") else "by")
     return named if isinstance(named, str) else None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
+from skep.confidence import independent
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import ConflictError, InvalidInputError
@@ -133,9 +134,7 @@ def _revised(engine: Engine, held: Sequence[Memory], said: Memory, body: Body) -
         name: body.get(name, cleared) for name, cleared in CLEARED.items() if name not in ("scope", "key")
     }
     ends = wanted.pop("ttl")
-    wanted |= {name: body[name] for name in ("text", "agent", "confidence", "importance") if name in body}
-    if wanted["agent"] is None:
-        wanted.pop("agent")
+    wanted |= {name: body[name] for name in ("text", "confidence", "importance") if name in body}
     now = msgspec.json.decode(msgspec.json.encode(kept))
     wanted = msgspec.json.decode(msgspec.json.encode(wanted))
     changes = {name: value for name, value in wanted.items() if value != now[name]}
@@ -380,7 +379,8 @@ def _confirming(engine: Engine, kept: Memory, memory: Memory, body: Body) -> lis
     """The events by which a repeated statement confirms the stored one; what only the repeat says is kept."""
     plans: list[Plan] = [("confirm", {"memory": kept.id, "by": body.get("agent") or engine.actor})]
     if memory.evidence:
-        plans.append(("evidence", {"memory": kept.id, "sources": list(memory.evidence)}))
+        counts = independent(memory.evidence, (kept.id, *kept.evidence), engine.get)
+        plans.append(("evidence", {"memory": kept.id, "sources": list(memory.evidence), "counts": counts}))
     sources = list(kept.metadata.get("sources", ()))
     if memory.source not in (None, kept.source, *sources):
         memory = msgspec.structs.replace(

@@ -25,9 +25,10 @@ from skep.errors import (
     MissingExtraError,
     NotFoundError,
     SkepError,
+    SyncError,
     did_you_mean,
 )
-from skep.model import Event, Memory
+from skep.model import Event, Memory, Recalled
 from skep.server.live_events import Pulse, changes
 from skep.server.mcp.http import (
     EVENT_HEADERS,
@@ -43,7 +44,7 @@ from skep.server.openapi import openapi
 from skep.server.rights import check_answer, check_call, check_whole, sees_event
 from skep.server.served_banks import ServedBanks
 from skep.server.tokens import Token, TokenFile, whole_token
-from skep.server.traffic import GUESSES, RATE, Audit, Counts, RateLimit
+from skep.server.traffic import GUESSES, RATE, Audit, Counts, QuestionCounts, RateLimit
 from skep.server.verb_calls import KEY_LIMIT, REPEATABLE, perform_once
 
 try:
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 MAX_BODY: Final = 16 << 20
 READ_SECONDS: Final = 60.0
 """How long a verb that reads may take."""
-WAIT_LIMIT: Final = 60.0
+WAIT_LIMIT: Final = 60
 """How long a replica may wait for news in one request."""
 SLOW: Final = frozenset(("maintain", "find_conflicts", "remember_many", "apply", "pending_judgements"))
 """Verbs that have threads of their own, so that the others need not wait for them."""
@@ -114,6 +115,7 @@ class Api:
         self.audit = audit
         self.closing = asyncio.Event()
         self.counts = Counts(system_now())
+        self.questions = QuestionCounts()
         self._limit = RateLimit()
         self._version = version
         self._mcp = mcp
@@ -139,9 +141,9 @@ class Api:
             Route("/v1/me", self._gate("me", self._me), methods=["GET"]),
             Route("/v1/banks", self._gate("banks", self._list), methods=["GET"]),
             Route("/v1/denials", self._gate("denials", self._denials), methods=["GET"]),
+            Route(f"{one}/usage", self._gate("usage", self._usage), methods=["GET"]),
             Route(f"{one}/changes", self._gate("changes", self._changes), methods=["GET"]),
-            Route(f"{one}/events", self._gate("events", self._read_events), methods=["GET"]),
-            Route(f"{one}/events", self._gate("append", self._append_events), methods=["POST"]),
+            Route(f"{one}/events", self._gate("events", self._events), methods=["GET", "POST"]),
             Route(f"{one}/events/wait", self._gate("wait", self._wait_events), methods=["GET"]),
             Route(f"{one}/{{verb}}", self._gate("verb", self._verb), methods=["POST"]),
             Route("/mcp", self._gate("mcp", self._speak), methods=["GET", "POST", "DELETE"]),
@@ -291,7 +293,9 @@ class Api:
                 answer, again = perform_once(opened, verb, arguments, key=f"{token.name}\0{key}", asked=body)
                 headers["idempotency-replayed"] = "true" if again else "false"
             else:
-                answer = getattr(bank, verb.name)(**arguments)
+                answer = _called(bank, verb.name, arguments)
+            if isinstance(answer, Recalled) and token.scope is None:
+                self.questions.note(name, str(given["query"]), answer)
             if isinstance(answer, Memory) and as_of is None:
                 headers["etag"] = f'"{answer.version}"'
             return verb.encode(check_answer(token, answer)), headers
@@ -319,10 +323,14 @@ class Api:
 
     # The log, for replicas
 
+    async def _events(self, request: Request, token: Token) -> Response:
+        appends = request.method == "POST"
+        return await (self._append_events if appends else self._read_events)(request, token)
+
     async def _read_events(self, request: Request, token: Token) -> Response:
         name = request.path_params["bank"]
         check_whole(token, name, "read")
-        after, limit = _number(request, "after", 0), min(10_000, max(1, _number(request, "limit", 1000)))
+        after, limit = _number(request, "after", 0), _number(request, "limit", 1000, 1, 10_000)
 
         def work() -> bytes:
             from itertools import islice
@@ -344,7 +352,7 @@ class Api:
 
         def work() -> bytes:
             bank = self.banks.bank(name)
-            applied = bank.apply(given)
+            applied = _called(bank, "apply", {"events": given})
             return msgspec.json.encode({"position": bank.engine.log.last_seq(), "applied": applied})
 
         return _json(await self._in_thread(work, slow=True))
@@ -352,7 +360,7 @@ class Api:
     async def _wait_events(self, request: Request, token: Token) -> Response:
         name = request.path_params["bank"]
         check_whole(token, name, "read")
-        timeout = min(WAIT_LIMIT, max(0, _number(request, "timeout", 30)))
+        timeout = _number(request, "timeout", 30, 0, WAIT_LIMIT)
         position = await self._pulse(name).wait(_number(request, "after", 0), timeout)
         return _json(msgspec.json.encode({"position": position}))
 
@@ -389,6 +397,12 @@ class Api:
         return StreamingResponse(counted(), media_type=EVENT_TYPE, headers=EVENT_HEADERS)
 
     # About the server
+
+    async def _usage(self, request: Request, token: Token) -> Response:
+        name = request.path_params["bank"]
+        check_whole(token, name, "read")
+        self._pulse(name)  # a name that is none is told of
+        return _json(msgspec.json.encode(self.questions.of(name)))
 
     async def _list(self, _request: Request, token: Token) -> Response:
         return _json(msgspec.json.encode([name for name in self.banks.places if token.opens(name)]))
@@ -490,6 +504,15 @@ class _Events(msgspec.Struct):
     events: list[Event]
 
 
+def _called(bank: Bank, verb: str, arguments: dict[str, Any]) -> Any:
+    try:
+        return getattr(bank, verb)(**arguments)
+    except SyncError as error:
+        if verb != "apply":
+            raise
+        raise Refused(400, str(error), kind="SyncError") from error  # the fault of who sent these events
+
+
 def _last(bank: Callable[[], Bank]) -> int:
     return bank().engine.log.last_seq()
 
@@ -531,12 +554,14 @@ def _moment(text: str) -> float | str:
         return text
 
 
-def _number(request: Request, name: str, default: int) -> int:
+def _number(request: Request, name: str, default: int, least: int = 0, most: int = 10**18 - 1) -> int:
     given = request.query_params.get(name)
     if given is None:
         return default
-    if not (given.isascii() and given.isdigit() and len(given) < 19):
-        raise InvalidInputError(f"{name} must be a whole number, got {given[:40]!r}", field=name)
+    if not (given.isascii() and given.isdigit() and len(given) < 19 and least <= int(given) <= most):
+        raise InvalidInputError(
+            f"{name} must be a whole number from {least} to {most}, got {given[:40]!r}", field=name
+        )
     return int(given)
 
 

@@ -128,8 +128,15 @@ def _get(
     }
 
 
-def _count(name: str, text: str, most: int) -> dict[str, Any]:
-    schema = {"type": "integer", "minimum": 0, "maximum": most}
+def _open(name: str, summary: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for an address that asks for no token."""
+    found = _get(name, summary, content)
+    found["get"]["security"] = []
+    return found
+
+
+def _count(name: str, text: str, most: int, least: int = 0) -> dict[str, Any]:
+    schema = {"type": "integer", "minimum": least, "maximum": most}
     return {"name": name, "in": "query", "description": text, "schema": schema}
 
 
@@ -171,11 +178,17 @@ def _others() -> dict[str, Any]:
         "/v1/denials": _get("list_denials", "Calls that were turned away, newest first.", denials),
         "/v1/openapi.json": _get("describe", "This description.", plain),
         "/metrics": _get("metrics", "Counts for Prometheus.", {"text/plain": {"schema": {"type": "string"}}}),
+        f"{one}/usage": _get(
+            "usage",
+            "The recalls since the server started: asked, likely, silent and repeated ones.",
+            plain,
+            (_BANK,),
+        ),
         f"{one}/events": _get(
             "read_events",
             "The log after a position, in the order of arrival, for replicas.",
             {"application/json": {"schema": log}},
-            (_BANK, after, _count("limit", "At most this many events.", 10_000)),
+            (_BANK, after, _count("limit", "At most this many events.", 10_000, 1)),
         )
         | {"post": append},
         f"{one}/events/wait": _get(
@@ -190,6 +203,6 @@ def _others() -> dict[str, Any]:
             stream,
             (_BANK, after),
         ),
-        "/health/live": _get("live", "Answers as soon as the process runs; asks for no token.", plain),
-        "/health/ready": _get("ready", "Answers 200 when every bank can be read; asks for no token.", plain),
+        "/health/live": _open("live", "Answers as soon as the process runs; asks for no token.", plain),
+        "/health/ready": _open("ready", "Answers 200 when every bank can be read; asks for no token.", plain),
     }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from skep.errors import SkepError
-
-if TYPE_CHECKING:
-    from skep.bank.bank import Bank
+from skep.bank.bank import Bank
+from skep.embedding.embedder import Opener, open_embedder
 
 DAY: Final = 86_400.0
 NOTES: Final = (
@@ -40,41 +38,47 @@ NOTES: Final = (
     (1, "Ben noticed that webhooks from the sandbox arrive twice", "payments", ("webhooks",)),
 )
 TASKS: Final = (
-    ("Deploy the release 2.4", True, (1,), "deploy", "Check the feature flags before the deploy"),
+    (0.8, "Deploy the release 2.4", True, (1,), "deploy", "Check the feature flags before the deploy"),
     (
+        0.6,
         "Fix the flaky integration test",
         True,
         (4,),
         "bugfix",
         "Set REDIS_URL before running integration tests",
     ),
-    ("Raise the checkout timeout", False, (13,), "change", None),
+    (0.4, "Raise the checkout timeout", False, (13,), "change", None),
 )
 
 
-def fill(bank: Bank) -> None:
-    """Write the sample: the memories as of their days, links, a decision, what waits for one, and outcomes."""
-    now = bank.engine.now()
-    ids = [
-        bank.remember(text, domain=domain, tags=tags, agent="agent", created_at=now - days * DAY).memory.id
-        for days, text, domain, tags in NOTES
-    ]
-    bank.supersede(ids[0], ids[15], "the upgrade of staging")
-    bank.link(ids[8], ids[0], "related")
-    bank.link(ids[20], ids[2], "refines")
-    bank.link(ids[9], ids[1], "related")
-    bank.link(ids[13], ids[17], "contradicts")
-    bank.confirm(ids[7], by="legal-review")
-    bank.mark(ids[20], "quarantined", "seen once, by one agent")
-    for task, success, used, kind, lesson in TASKS:
-        bank.learn(task, success, used=[ids[one] for one in used], task_type=kind, lesson=lesson)
-    for question in (
-        "which postgres version is on staging?",
-        "when can I deploy?",
-        "who owns notifications?",
-    ):
-        bank.recall(question)
-    try:
+def fill(place: str, now: float, opener: Opener = open_embedder) -> None:
+    """Write the sample, each thing at its time: memories, links, a decision, what waits for one, and outcomes."""
+    moment = [now]
+    with Bank.open(place, now=lambda: moment[0], opener=opener) as bank:
+
+        def days_ago(days: float) -> None:
+            moment[0] = now - days * DAY
+
+        ids: list[str] = []
+        for days, text, domain, tags in NOTES:
+            days_ago(days)
+            ids.append(bank.remember(text, domain=domain, tags=tags, agent="agent").memory.id)
+            if days == 14:
+                bank.supersede(ids[0], ids[15], "the upgrade of staging")
+        days_ago(0.9)
+        bank.link(ids[8], ids[0], "related")
+        bank.link(ids[20], ids[2], "refines")
+        bank.link(ids[9], ids[1], "related")
+        bank.confirm(ids[7], by="legal-review")
+        bank.mark(ids[20], "quarantined", "seen once, by one agent")
+        for days, task, success, used, kind, lesson in TASKS:
+            days_ago(days)
+            for question in (
+                "which postgres version is on staging?",
+                "when can I deploy?",
+                "who owns notifications?",
+            ):
+                bank.recall(question, limit=3)
+            bank.learn(task, success, used=[ids[one] for one in used], task_type=kind, lesson=lesson)
+        days_ago(0.1)
         bank.maintain()
-    except SkepError:  # the sample shows without it as well
-        return

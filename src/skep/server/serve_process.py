@@ -44,9 +44,11 @@ class _Stoppable(uvicorn.Server):
         super().__init__(config)
         self._stop = stop
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        # uvicorn would send itself the signal again at the end, and the banks would not be closed.
         self._stop()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
 
 def serve(

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from skep.clock import system_now
+from skep.model import Recalled
 
 RATE: Final = 500.0
 """Requests per second of one token, unless it says otherwise; for a moment twice as many."""
@@ -101,6 +102,45 @@ class Counts:
             lines.append(f'skep_memories{{bank="{label}"}} {memories}')
             lines.append(f'skep_last_event{{bank="{label}"}} {last}')
         return "\n".join(lines) + "\n"
+
+
+class Questions(msgspec.Struct):
+    """The recalls of one bank since the server started."""
+
+    asked: int = 0
+    likely: int = 0
+    """Those with a hit that is likely or strong."""
+    silent: int = 0
+    """Those without any hit."""
+    repeated: int = 0
+    """Those whose words were asked before, among the last ten thousand questions."""
+
+
+class QuestionCounts:
+    """Counts recalls per bank. Of a question a hash is kept, in memory alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, Questions] = {}
+        self._heard: dict[tuple[str, int], None] = {}
+
+    def note(self, bank: str, query: str, found: Recalled) -> None:
+        """Count one recall."""
+        words = bank, hash(query.casefold())
+        with self._lock:
+            counts = self._counts.setdefault(bank, Questions())
+            counts.asked += 1
+            counts.likely += any(hit.level != "weak" for hit in found)
+            counts.silent += not found
+            counts.repeated += self._heard.pop(words, 0) is None
+            self._heard[words] = None
+            while len(self._heard) > CALLERS:
+                self._heard.pop(next(iter(self._heard)))
+
+    def of(self, bank: str) -> Questions:
+        """The counts of a bank."""
+        with self._lock:
+            return self._counts.get(bank, Questions())
 
 
 class Audit:

@@ -2,7 +2,7 @@
 
 A call with an idempotency key is written in one transaction with the note that it was done, so that a client which
 lost the answer (or a server that was killed) repeats nothing. Notes name memories and events by id and hold no text:
-what is forgotten stays forgotten. The last few thousand are kept.
+what is forgotten stays forgotten. The last thirty thousand are kept, about.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from skep.bank.bank import Bank
 from skep.client.verb_table import Verb
 from skep.errors import InvalidInputError
 from skep.lifecycle.learn import outcome_of
 from skep.model import Event, Memory, Outcome
 
 if TYPE_CHECKING:
-    from skep.bank.bank import Bank
+    from skep.hub.replica import LocalReplica
 
 SLOTS: Final = 4096
-"""Answers that are kept for repeated calls; a newer one takes the place of an older."""
+"""Notes over which the answers for repeated calls are spread."""
+KEPT: Final = 8
+"""Answers in one note; a newer one takes the place of the oldest."""
 KEY_LIMIT: Final = 200
 REPEATABLE: Final = ("forget", "maintain", "apply")
 """Verbs that may be called twice without harm, and so need no key."""
@@ -41,22 +44,31 @@ def perform_once(
         asked: What was asked, to tell a repeated call from another one under the same key.
     """
     name = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:32]
-    job = f"answer:{int(name[:8], 16) % SLOTS}"
     request = hashlib.sha256(verb.name.encode() + b"\0" + asked).hexdigest()[:32]
+    answer, again = _noted(bank, verb, arguments, name, request)
+    replica: LocalReplica | None = getattr(bank, "replica", None)
+    if replica is not None:
+        replica.push()  # only now: what a hub has cannot be rolled back
+    return answer, again
+
+
+def _noted(bank: Bank, verb: Verb, arguments: Mapping[str, Any], name: str, request: str) -> tuple[Any, bool]:
+    """Call a verb and note that it was called, in one transaction; or the answer that was noted before."""
+    job = f"answer:{int(name[:8], 16) % SLOTS}"
     with bank.engine.writing():
         kept = bank.engine.note(job)
-        if kept is not None:
-            before = msgspec.json.decode(kept, type=_Note)
-            if before.name == name:
-                if before.request != request:
-                    raise InvalidInputError(
-                        "this idempotency key was used for another call; make a new key for each call",
-                        field="Idempotency-Key",
-                    )
-                return _restored(bank, before.answer), True
-        answer = getattr(bank, verb.name)(**arguments)
-        note = _Note(name=name, request=request, answer=_without_text(answer))
-        bank.engine.set_note(job, msgspec.json.encode(note).decode())
+        notes = msgspec.json.decode(kept, type=list[_Note]) if kept else []
+        before = next((one for one in notes if one.name == name), None)
+        if before is not None:
+            if before.request != request:
+                raise InvalidInputError(
+                    "this idempotency key was used for another call; make a new key for each call",
+                    field="Idempotency-Key",
+                )
+            return _restored(bank, before.answer), True
+        answer = getattr(Bank, verb.name)(bank, **arguments)
+        notes.append(_Note(name=name, request=request, answer=_without_text(answer)))
+        bank.engine.set_note(job, msgspec.json.encode(notes[-KEPT:]).decode())
     return answer, False
 
 

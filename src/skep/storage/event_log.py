@@ -82,9 +82,9 @@ KEPT_WHEN_FORGOTTEN = frozenset(
     )
 )
 """Keys of a body that carry no text of the memory."""
-_OF_ONE = frozenset(("revise", "retract", "restore", "mark", "evidence", "confirm", "dispute"))
+_OF_ONE = frozenset(("revise", "retract", "restore", "mark", "evidence", "confirm", "dispute", "propose"))
 """Events that speak of one memory and nothing else: once that is forgotten, nobody's name is needed in them."""
-_NAMES = ("by", "sources")
+_NAMES = ("by", "sources", "agent")
 
 
 class Log:
@@ -199,8 +199,9 @@ class Log:
 
     def lacking(self, versions: Mapping[str, int], batch: int = 1000) -> Iterator[Event]:
         """The events that somebody with these versions does not have, per actor in order of their counters."""
-        mine = self.versions()
-        behind = {actor: versions.get(actor, 0) for actor in mine if versions.get(actor, 0) < mine[actor]}
+        sql = "SELECT 1 FROM event_log WHERE actor = ? AND counter > ? LIMIT 1"  # also what follows a gap
+        behind = {actor: versions.get(actor, 0) for actor in self.versions()}
+        behind = {actor: counter for actor, counter in behind.items() if self._c.one(sql, (actor, counter))}
         wanted = {actor: [(counter + 1, END)] for actor, counter in behind.items()}
         return self.ranges(wanted, batch)
 
@@ -257,9 +258,16 @@ class Log:
 
     def outcomes(self) -> list[Event]:
         """Every outcome that was not undone, oldest first."""
-        sql = f"{_FROM_LOG} WHERE kind = 'outcome' ORDER BY seq"
-        undone = voided(self.undos())
-        return [event for row in self._c.rows(sql) if (event := event_of(row)).id not in undone]
+        return self.of_kind("outcome")
+
+    def of_kind(self, kind: str) -> list[Event]:
+        """Every event of a kind that was not undone, oldest first."""
+        rows, undone = self._c.rows(f"{_FROM_LOG} WHERE kind = ? ORDER BY seq", (kind,)), voided(self.undos())
+        return [event for row in rows if (event := event_of(row)).id not in undone]
+
+    def has_kind(self, kind: str) -> bool:
+        """True if the log holds an event of a kind."""
+        return bool(list(self._c.rows("SELECT 1 FROM event_log WHERE kind = ? LIMIT 1", (kind,))))
 
     def redacted(self) -> list[Event]:
         """Every `remember` from whose text something was redacted, oldest first."""
@@ -287,8 +295,8 @@ class Log:
 
     def by(self, agent: str) -> list[Event]:
         """The events that name an agent as the one who acted, oldest first."""
-        sql = f"{_FROM_LOG} WHERE json_extract(body, '$.by') = ? ORDER BY seq"
-        return [event_of(row) for row in self._c.rows(sql, (agent,))]
+        whose = "json_extract(body, '$.by') = ?1 OR kind = 'dispute' AND json_extract(body, '$.agent') = ?1"
+        return [event_of(row) for row in self._c.rows(f"{_FROM_LOG} WHERE {whose} ORDER BY seq", (agent,))]
 
     def after(self, seq: int, batch: int = 1000) -> Iterator[Event]:
         """Events that arrived after a position, in order of arrival."""
@@ -362,11 +370,16 @@ def place_of(event_id: str) -> tuple[str, int] | None:
     return (actor, number) if str(number) == counter else None
 
 
+_TAKEN_OUT = {"remember": "text", "revise": "changes", "evidence": "sources"}
+"""Per kind a part that every event of it has, until its memory is forgotten."""
+
+
 def erased_memory(event: Event) -> str | None:
     """The memory whose text was taken out of an event, because it was forgotten; None where nothing was taken out."""
-    if event.kind == "remember" and "text" not in event.body:
-        return event.id
-    return event.body["memory"] if event.kind == "revise" and "changes" not in event.body else None
+    part = _TAKEN_OUT.get(event.kind)
+    if part is None or part in event.body:
+        return None
+    return event.id if event.kind == "remember" else event.body.get("memory")
 
 
 def scrubbed_body(event: Event) -> dict[str, Any]:

@@ -90,6 +90,7 @@ class Kept(Seen, array_like=True):
     replaced: tuple[str, Status, Order] | None
     blame: dict[str, str]
     taken: dict[str, tuple[int, int]] = {}
+    votes: dict[str, bool] = {}
 
 
 def seen(events: Iterable[Event]) -> Seen:
@@ -206,6 +207,8 @@ class _Fold:
         self.confirmers: set[str] = set()
         self.disputers: set[str] = set()
         self.successes = self.failures = 0
+        self.votes: dict[str, bool] = {}
+        """The last outcome that each agent reported of a memory it did not write."""
         self.taken: dict[str, tuple[int, int]] = {}
         self.mark: Status | None = None
         self.replaced: tuple[str, Status, Order] | None = None
@@ -218,7 +221,7 @@ class _Fold:
         self.dots, self.observed = list(kept.dots), set(kept.observed)
         self.confirmers, self.disputers = set(kept.confirmers), set(kept.disputers)
         self.successes, self.failures = memory.successes, memory.failures
-        self.taken = dict(kept.taken)
+        self.taken, self.votes = dict(kept.taken), dict(kept.votes)
         self.mark, self.replaced = kept.mark, kept.replaced
         self.blame = dict(kept.blame)
 
@@ -237,6 +240,7 @@ class _Fold:
             replaced=self.replaced,
             blame=self.blame,
             taken=self.taken,
+            votes=self.votes,
         )
 
     def count(self, event: Event) -> None:
@@ -266,23 +270,24 @@ class _Fold:
                 for source in said.sources:
                     if source not in self.evidence:
                         self.evidence[source] = None
-                        self._support(event.at)
+                        if said.counts is None or source in said.counts:
+                            self._support(event.at)
                 self.blame["confidence"] = event.id
             case Confirm() as said:
-                self._confirm(event, said.by or event.actor)
+                self._confirm(event, said.by or event.actor, said.weight)
             case Dispute() as said:
-                by = said.by or event.id
+                by = said.agent or said.by or event.id
                 if by not in self.disputers:
                     self.disputers.add(by)
-                    self.confidence = contradicted(self.confidence)
+                    self.confidence = contradicted(self.confidence, said.weight)
                     self.blame["confidence"] = event.id
             case Outcome() as said:
-                self._outcome(event, success=said.success)
+                self._outcome(event, said)
             case _:
                 pass
 
-    def _support(self, at: float) -> None:
-        self.confidence = supported(self.confidence)
+    def _support(self, at: float, weight: float = 1.0) -> None:
+        self.confidence = supported(self.confidence, weight)
         self.fields["last_evidence_at"] = max(self.fields["last_evidence_at"], at)
 
     def _revise(self, event: Event, said: Changed) -> None:
@@ -299,6 +304,7 @@ class _Fold:
         if "evidence" in changes:  # sources that no longer stand are taken out; that they once counted stays
             self.evidence = dict.fromkeys(changes.pop("evidence"))
             self.fields["evidence"] = tuple(self.evidence)
+        changes.pop("agent", None)  # whoever wrote a memory wrote it
         self.confidence = changes.pop("confidence", self.confidence)
         self.importance = changes.pop("importance", self.importance)
         self.fields.update(changes)
@@ -330,21 +336,32 @@ class _Fold:
             self.failures += taken[1] - before[1]
             self.taken[said.loser] = taken
 
-    def _confirm(self, event: Event, by: str) -> None:
+    def _confirm(self, event: Event, by: str, weight: float) -> None:
         if by in self.confirmers or by == self.fields.get("agent"):
             return
         self.confirmers.add(by)
-        self._support(event.at)
-        self.importance = supported(self.importance)
+        self._support(event.at, weight)
+        self.importance = supported(self.importance, weight)
         self.blame["confidence"] = event.id
 
-    def _outcome(self, event: Event, *, success: bool) -> None:
-        if success:
+    def _outcome(self, event: Event, said: Outcome) -> None:
+        """Count an outcome. Of what another wrote, the last word of an agent counts in the record, and its first moves
+        the confidence: so one agent can be wrong once, however often it says so.
+        """
+        before = None
+        if said.by is not None and said.by != self.fields.get("agent"):
+            before = self.votes.get(said.by)
+            self.votes[said.by] = said.success
+        if before is not None:
+            self.successes += said.success - before
+            self.failures += before - said.success
+            return
+        if said.success:
             self.successes += 1
-            self._support(event.at)
+            self._support(event.at, said.weight)
         else:
             self.failures += 1
-            self.confidence = failed(self.confidence)
+            self.confidence = failed(self.confidence, said.weight)
         self.blame["confidence"] = event.id
 
     def state(self) -> State:

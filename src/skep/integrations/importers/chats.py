@@ -53,7 +53,7 @@ def read_chatgpt(path: Path) -> Iterator[Item]:
     for number, conversation in enumerate(_conversations(path)):
         turns = _chatgpt_turns(conversation)
         key = str(conversation.get("id") or conversation.get("conversation_id") or number)
-        yield from _episodes(turns, origin="chatgpt", key=key, title=conversation.get("title"))
+        yield from episodes(turns, origin="chatgpt", key=key, title=conversation.get("title"))
 
 
 def read_claude(path: Path) -> Iterator[Item]:
@@ -61,10 +61,10 @@ def read_claude(path: Path) -> Iterator[Item]:
     for number, conversation in enumerate(_conversations(path)):
         turns = [_claude_turn(message) for message in _dicts(conversation.get("chat_messages"))]
         key = str(conversation.get("uuid") or number)
-        yield from _episodes(turns, origin="claude", key=key, title=conversation.get("name"))
+        yield from episodes(turns, origin="claude", key=key, title=conversation.get("name"))
 
 
-def _episodes(turns: list[Turn], *, origin: str, key: str, title: object) -> Iterator[Item]:
+def episodes(turns: list[Turn], *, origin: str, key: str, title: object) -> Iterator[Item]:
     """A question and everything answered to it until the next."""
     asked: Turn | None = None
     answers: list[str] = []

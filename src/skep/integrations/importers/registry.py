@@ -14,6 +14,18 @@ import msgspec
 
 from skep.bank.open_bank import BULK
 from skep.errors import InvalidInputError, NotFoundError
+from skep.integrations.importers.agent_memories import (
+    is_claude_code,
+    is_claude_memories,
+    is_langgraph,
+    is_letta,
+    is_supermemory,
+    read_claude_code,
+    read_claude_memories,
+    read_langgraph,
+    read_letta,
+    read_supermemory,
+)
 from skep.integrations.importers.chats import (
     ORIGIN,
     is_bank,
@@ -61,6 +73,13 @@ SOURCES: Final[tuple[Source, ...]] = (
     Source(name="reference", title="the reference memory server", sniff=is_reference, read=read_reference),
     Source(name="claude-mem", title="claude-mem", sniff=is_claude_mem, read=read_claude_mem),
     Source(name="mem0", title="mem0", sniff=is_mem0, read=read_mem0),
+    Source(name="langgraph", title="a LangGraph or LangMem store", sniff=is_langgraph, read=read_langgraph),
+    Source(name="letta", title="an agent file of Letta", sniff=is_letta, read=read_letta),
+    Source(
+        name="claude-memories", title="Claude's memories", sniff=is_claude_memories, read=read_claude_memories
+    ),
+    Source(name="claude-code", title="Claude Code's memory", sniff=is_claude_code, read=read_claude_code),
+    Source(name="supermemory", title="supermemory", sniff=is_supermemory, read=read_supermemory),
     Source(name="chatgpt", title="a ChatGPT export", sniff=is_chatgpt, read=read_chatgpt),
     Source(name="claude", title="a Claude export", sniff=is_claude, read=read_claude),
     Source(name="graphiti", title="Zep or Graphiti", sniff=is_graphiti, read=read_graphiti),

@@ -264,17 +264,17 @@ def is_basic_memory(path: Path) -> bool:
 
 def read_markdown(path: Path) -> Iterator[Item]:
     """A single file, or every note below a folder."""
-    yield from _read(path, "markdown")
+    yield from read_notes(path, "markdown")
 
 
 def read_vault(path: Path) -> Iterator[Item]:
     """An Obsidian vault."""
-    yield from _read(path, "obsidian")
+    yield from read_notes(path, "obsidian")
 
 
 def read_basic_memory(path: Path) -> Iterator[Item]:
     """A basic-memory project."""
-    yield from _read(path, "basic-memory")
+    yield from read_notes(path, "basic-memory")
 
 
 def _notes(folder: Path) -> Iterator[Path]:
@@ -289,7 +289,8 @@ def _leads_out(file: Path, folder: Path) -> bool:
     return not file.resolve().is_relative_to(folder.resolve())
 
 
-def _read(path: Path, origin: str) -> Iterator[Item]:
+def read_notes(path: Path, origin: str) -> Iterator[Item]:
+    """The notes of a folder, or one file, with the links among them."""
     files = list(_notes(path)) if path.is_dir() else [path]
     for file in files if path.is_dir() else ():
         if _leads_out(file, path):

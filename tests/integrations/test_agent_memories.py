@@ -1,0 +1,174 @@
+"""What Letta, LangGraph, Claude, Claude Code and supermemory remember is taken in, once, and recognised by itself."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from skep.bank.bank import Bank
+from skep.cli.app import app
+from skep.integrations.importers.registry import detect, import_items, read
+
+
+def taken(bank: Bank, path: Path, name: str) -> list[str]:
+    """The texts after a file was imported twice."""
+    assert detect(path).name == name
+    for _ in range(2):
+        import_items(bank, read(path)[1])
+    return sorted(memory.text for memory in bank.find(limit=100))
+
+
+def written(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def message(role: str, text: str, number: int) -> dict[str, Any]:
+    return {
+        "id": f"message-{number}",
+        "role": role,
+        "content": [{"type": "text", "text": text}],
+        "created_at": "2026-05-01T10:00:00Z",
+    }
+
+
+def test_an_agent_file_of_letta(plain_bank: Bank, tmp_path: Path) -> None:
+    told = json.dumps({"type": "user_message", "message": "I moved to Oslo", "time": "now"})
+    notice = json.dumps({"type": "heartbeat", "reason": "none"})
+    path = written(
+        tmp_path / "agent.af",
+        {
+            "agents": [
+                {
+                    "id": "agent-0",
+                    "name": "helper",
+                    "block_ids": ["block-0"],
+                    "messages": [
+                        message("system", "You are a helper", 0),
+                        message("user", notice, 1),
+                        message("user", told, 2),
+                        message("assistant", "Noted", 3),
+                    ],
+                }
+            ],
+            "blocks": [
+                {"id": "block-0", "label": "human", "value": "Ana prefers tea.\n\nAna edits in Helix."}
+            ],
+            "groups": [],
+            "tools": [],
+        },
+    )
+    assert taken(plain_bank, path, "letta") == [
+        "Ana edits in Helix.",
+        "Ana prefers tea.",
+        "User: I moved to Oslo\n\nAssistant: Noted",
+    ]
+    assert {tag for memory in plain_bank.find(kind="fact") for tag in memory.tags} == {"from:letta", "human"}
+
+
+def test_an_older_agent_file_of_one_agent(plain_bank: Bank, tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "agent.af",
+        {
+            "agent_type": "memgpt_agent",
+            "name": "helper",
+            "core_memory": [{"label": "persona", "value": "I speak plainly."}],
+            "messages": [],
+        },
+    )
+    assert taken(plain_bank, path, "letta") == ["I speak plainly."]
+
+
+def test_a_langgraph_store(plain_bank: Bank, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "CREATE TABLE store (prefix text NOT NULL, key text NOT NULL, value text NOT NULL, created_at TIMESTAMP,"
+            " updated_at TIMESTAMP, PRIMARY KEY (prefix, key))"
+        )
+        kind = {"kind": "Memory", "content": {"content": "Ana edits in Helix"}}
+        rows = [
+            ("memories.ana", "m1", json.dumps(kind)),
+            ("prefs.bo", "p1", json.dumps({"editor": "Zed", "n": 3})),
+        ]
+        db.executemany(
+            "INSERT INTO store VALUES(?, ?, ?, '2024-05-01 10:00:00', '2024-05-01 10:00:00')", rows
+        )
+    db.close()
+    assert taken(plain_bank, path, "langgraph") == ["Ana edits in Helix", "Zed"]
+    found = plain_bank.find(scope=("memories", "ana"))[0]
+    assert found.metadata == {"value": kind, "key": "m1"}
+    assert found.created.year == 2024
+
+
+def test_the_memories_of_a_claude_export(plain_bank: Bank, tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "memories.json",
+        [
+            {
+                "conversations_memory": "**Work context**\n\nAna leads the data team.\n\nShe writes Rust.",
+                "project_memories": {"p-1": "# Style\n\nShort answers."},
+                "account_uuid": "a-1",
+            }
+        ],
+    )
+    assert taken(plain_bank, path, "claude-memories") == [
+        "Ana leads the data team.",
+        "She writes Rust.",
+        "Short answers.",
+    ]
+    assert plain_bank.find("leads")[0].title == "Work context"
+    assert [memory.text for memory in plain_bank.find(scope={"project": "p-1"})] == ["Short answers."]
+
+
+def test_the_memory_folder_of_claude_code(plain_bank: Bank, tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    (folder / "MEMORY.md").write_text(
+        "- [Build](build.md): how it is built\n- [Tests](tests.md): how they run\n"
+    )
+    (folder / "build.md").write_text("---\nname: build\ntype: project\n---\nThe build needs make.\n")
+    (folder / "tests.md").write_text("The tests run with pytest.\n")
+    assert taken(plain_bank, folder, "claude-code") == ["The build needs make.", "The tests run with pytest."]
+
+
+def test_an_index_that_stands_alone_is_read(plain_bank: Bank, tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "MEMORY.md").write_text("The build needs make.\n")
+    assert taken(plain_bank, tmp_path / "memory", "claude-code") == ["The build needs make."]
+
+
+def test_a_list_of_supermemory(plain_bank: Bank, tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "export.json",
+        {
+            "memories": [
+                {
+                    "id": "m1",
+                    "content": "Ana edits in Helix",
+                    "containerTags": ["user_ana"],
+                    "metadata": {"topic": "tools"},
+                    "createdAt": "2026-05-01T10:00:00Z",
+                }
+            ],
+            "pagination": {"currentPage": 1},
+        },
+    )
+    assert taken(plain_bank, path, "supermemory") == ["Ana edits in Helix"]
+    assert [memory.tags for memory in plain_bank.find(metadata={"topic": "tools"})] == [
+        ("from:supermemory", "user_ana")
+    ]
+
+
+def test_a_file_in_which_nothing_was_found_is_named_with_what_it_was_taken_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKEP_BANK", str(tmp_path / "bank.skep"))
+    path = written(tmp_path / "odd.json", {"a": {"b": 1}})
+    result = CliRunner().invoke(app, ["import", str(path)])
+    assert "taken for JSON, and nothing to remember was found" in result.output
