@@ -67,7 +67,8 @@ def least_trust(engine: Engine, sources: Sequence[Memory]) -> float:
     """The trust in a memory that is derived: that in the least trusted of its sources, which may state their own."""
 
     def trust(memory: Memory) -> float:
-        value = memory.metadata.get("trust") if memory.agent is None else None
+        derived = memory.agent is None and (memory.level or memory.source == "maintenance: extracted")
+        value = memory.metadata.get("trust") if derived else None
         if not isinstance(value, int | float):
             value = None if memory.agent is None else engine.setting(f"trust/{memory.agent}")
         return float(value) if isinstance(value, int | float) else TRUST

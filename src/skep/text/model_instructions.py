@@ -105,8 +105,8 @@ _PATTERNS: Final = tuple(
         ),
         (("[", "<<"), r"\[/?(?:inst|sys|system)\]|<</?sys>>"),
         (
-            ("system", "assistant", "developer"),
-            r"(?:^|\n)\W{0,4}(?:system|assistant|developer)(?: (?:prompt|message|note))? ?: ",
+            ("system", "developer"),
+            r"(?:^|\n)\W{0,4}(?:system|developer)(?: (?:prompt|message|note))? ?: ",
         ),
     )
 )

@@ -573,6 +573,7 @@ def redact_fields(
     counts: Counter[str] = Counter()
     wanted = tuple(kinds)
     fields = dict(given)
+    private = marked(fields)
     for name in REDACTED if wanted else ():
         value = fields.get(name)
         if value is None or (isinstance(value, str) and not value):
@@ -580,7 +581,7 @@ def redact_fields(
         if not isinstance(value, str):
             refuse_deep("what was given", value, DEEP + 1)
         fields[name] = _redacted(value, wanted, counts, longest)
-    if marked(fields):
+    if private:
         refuse_deep("what was given", fields, DEEP + 1)
         counts["private"] += 1
     return fields, dict(counts)
