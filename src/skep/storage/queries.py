@@ -278,9 +278,9 @@ class Reads(Linked):
         return {row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in found}
 
     def trust_of(self, rows: Sequence[int]) -> dict[int, float]:
-        """The trust that derived memories among rows state themselves, where they have no one author; at most 1."""
+        """The trust that derived memories among rows state themselves, where they have no one author."""
         sql = (
-            "SELECT row, min(json_extract(metadata, '$.trust'), 1.0) AS trust FROM memories WHERE row IN (:rows)"
+            "SELECT row, json_extract(metadata, '$.trust') AS trust FROM memories WHERE row IN (:rows)"
             " AND (level > 0 OR source = 'maintenance: extracted') AND agent IS NULL"
             " AND typeof(trust) IN ('real', 'integer')"
         )
