@@ -23,6 +23,18 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def wait_for(port: int) -> None:
+    """Until a server listens."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise AssertionError(f"no server began to listen on {port}")
+
+
 class Server:
     """One server; `-sync always`, so that what it acknowledged survives a kill."""
 
@@ -58,14 +70,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.02)
-        raise AssertionError(f"nats-server did not start: {(self.folder / 'server.log').read_text()}")
+        wait_for(self.port)
 
     def kill(self) -> None:
         """As the kernel does when memory is short."""

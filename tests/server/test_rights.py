@@ -250,6 +250,22 @@ def test_the_stream_of_changes_tells_a_token_of_its_own_scope_alone(server: Runn
     assert bens not in heard
 
 
+def test_a_stream_of_changes_ends_when_its_token_is_revoked(server: Running) -> None:
+    secret, _ = server.tokens.add("follower", rights=("read",))
+    with server.client(secret, "other") as client:
+        follow = client.changes(after=0)
+        first = server.verb("remember", bank="other", text="Heard while the token was valid")[1]["memory"][
+            "id"
+        ]
+        heard = next(change for change in follow if first in change.memories)
+        server.tokens.revoke("follower")
+        server.verb("remember", bank="other", text="May be the last that is heard")
+        rest = [change.memories for change in follow]
+
+    assert heard.kind == "remember"
+    assert len(rest) <= 1
+
+
 def test_a_token_opens_the_banks_it_names(server: Running) -> None:
     secret, _ = server.tokens.add("other-only", rights=("read",), banks=("other",))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 MEMORY = ":memory:"
+BUNDLE = ".skep-bundle"
 _LAST_RESORT = (
     "put the newest copy in its place with `skep backup --restore COPY`; without one, `skep export --salvage FILE`"
     " saves what can be read, to be imported into a new bank, or sync a new bank with a replica"
@@ -90,11 +91,28 @@ def offer_to_move(old: Path, new: Path) -> None:
 
 
 @click.command()
-@click.argument("path", type=click.Path(dir_okay=False))
+@click.argument("path", type=click.Path())
 @click.option("--salvage", is_flag=True, help="Of a damaged bank: write what can be read.")
+@click.option("--markdown", is_flag=True, help="PATH is a folder: a note per memory, to be read and edited.")
 @common
-def export(path: str, salvage: bool, bank_path: str | None, as_json: bool) -> None:
-    """Write everything to PATH as JSON lines, links and history included; - is standard output."""
+def export(path: str, salvage: bool, markdown: bool, bank_path: str | None, as_json: bool) -> None:
+    """Write everything to PATH as JSON lines, links and history included; - is standard output.
+
+    A PATH that ends in .skep-bundle becomes a bundle that other programs can read: a zip with manifest, checksums and
+    tombstones. With --markdown, PATH becomes a folder for Obsidian; `skep import PATH` reads edits back.
+    """
+    if markdown or path.endswith(BUNDLE):
+        from skep.integrations.open_files import write_bundle, write_view
+
+        with open_bank(bank_path, create=False) as bank:
+            if markdown:
+                report: dict[str, Any] = {"path": path, "notes": write_view(bank, Path(path))}
+            else:
+                report = {"path": path, **write_bundle(bank, Path(path), bank.engine.now())}
+        print_json(report) if as_json else click.echo(
+            ", ".join(f"{key} {value}" for key, value in report.items())
+        )
+        return
     if salvage:
         named = outer_bank() if bank_path is None else bank_path
         count, lost = Bank.salvage(find_bank(named, os.environ, Path.cwd()), path)
@@ -152,6 +170,7 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
 def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_run: bool) -> dict[str, Any]:
     from skep.integrations.importers.chats import is_export
     from skep.integrations.importers.registry import import_items, read
+    from skep.integrations.open_files import import_bundle, is_bundle, is_view, read_view
 
     if source is None and is_export(path):
         with open_bank(bank_path, fills=True) as bank, progress_bar("importing", "items") as progress:
@@ -159,6 +178,17 @@ def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_r
                 return bank.import_preview(path)
             applied = bank.import_(path, progress=progress)
             return {"new": applied.new, "known": applied.known, "held": len(applied.held)}
+    if source is None and is_view(path):
+        with open_bank(bank_path, create=False) as bank:
+            back = read_view(bank, path, dry_run=dry_run)
+        for name in back.both:
+            click.echo(f"{name}: its memory was changed or is gone, too; left as it is", err=True)
+        return {"new": back.new, "changed": back.changed, "same": back.same, "without a note": back.absent}
+    if source is None and is_bundle(path) and not dry_run:
+        with open_bank(bank_path, fills=True) as bank, progress_bar("importing", "items") as progress:
+            taken = import_bundle(bank, path, progress)
+        if taken is not None:
+            return taken
     chosen, found = read(path, source)
     items = list(found)  # to the end, before a bank is touched
     if not items:
@@ -298,11 +328,8 @@ def reembed(embedder: str | None, bank_path: str | None, as_json: bool) -> None:
     OLLAMA_HOST. The exit code is 1 if anything is left; the same command goes on from there, and naming the model that
     the bank has gives up a change to another.
     """
-    options = {"embedder": embedder} if embedder else {}
-    with (
-        open_bank(bank_path, create=False, **options) as bank,
-        progress_bar("embedding", "memories") as progress,
-    ):
+    options: dict[str, Any] = {"embedder": embedder} if embedder else {}
+    with open_bank(bank_path, create=False, **options) as bank, progress_bar("embedding") as progress:
         if embedder:
             bank.engine.embeddings.keep()
         done = bank.reembed(progress)
@@ -350,7 +377,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class SyncGroup(click.Group):
     """`skep sync`, whose commands about hubs are imported when they are needed; an address is a command by itself."""
 
-    HUBS = ("URL", "status", "retire")
+    HUBS = ("URL", "status", "retire", "serve")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, those about hubs first."""

@@ -10,14 +10,18 @@ import click
 
 from skep.cli.app import common, open_bank, outer_bank, print_json, when
 from skep.config import bank_url
-from skep.errors import InvalidInputError
+from skep.errors import BankNotFoundError, InvalidInputError
 from skep.hub.hub_urls import open_hub, options_of, shown
 from skep.hub.replica import LocalReplica
 from skep.hub.shared_bank import SharedBank
 
+TRIES = 30
+
 
 @contextlib.contextmanager
-def _replica(url: str | None, bank_path: str | None, *, join: bool = False) -> Generator[LocalReplica]:
+def _replica(
+    url: str | None, bank_path: str | None, *, join: bool = False, fills: bool = False
+) -> Generator[LocalReplica]:
     """The bank of a command and its hub: the one named, or the one that the bank was opened by."""
     named = outer_bank() if bank_path is None else bank_path
     if url is None and bank_url(named, os.environ) is None:
@@ -25,7 +29,7 @@ def _replica(url: str | None, bank_path: str | None, *, join: bool = False) -> G
             "which hub? give its address: `skep sync status URL`, or `skep --bank URL sync status`",
             field="url",
         )
-    with open_bank(bank_path) as bank:
+    with open_bank(bank_path, fills=fills) as bank:
         if url is None:
             assert isinstance(bank, SharedBank)
             assert bank.replica is not None
@@ -47,7 +51,7 @@ def _replica(url: str | None, bank_path: str | None, *, join: bool = False) -> G
 @common
 def sync(url: str, join: bool, bank_path: str | None, as_json: bool) -> None:
     """Exchange events with the hub at URL, both ways."""
-    with _replica(url, bank_path, join=join) as replica:
+    with _replica(url, bank_path, join=join, fills=True) as replica:
         done = replica.sync()
         replica.register()
         replica.push()
@@ -97,3 +101,23 @@ def retire(actor: str, url: str | None, bank_path: str | None, as_json: bool) ->
         replica.retire(actor)
         replica.push()
     print_json({"retired": actor}) if as_json else click.echo(f"{actor} is struck out")
+
+
+@click.command()
+@common
+def serve(bank_path: str | None, as_json: bool) -> None:  # noqa: ARG001
+    """Speak for this bank on standard input and output; `ssh://` addresses start it."""
+    import sys
+    import time
+
+    from skep.hub.ssh import answer_stream
+
+    for tried in range(TRIES):
+        try:
+            with open_bank(bank_path, fills=True) as bank:
+                answer_stream(bank, sys.stdin.buffer, sys.stdout.buffer)
+            return
+        except BankNotFoundError:  # another line of the same hub is about to make it
+            if tried == TRIES - 1:
+                raise
+            time.sleep(0.1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ from skep.lifecycle.learn import Effect, Learned, Recommendation
 from skep.lifecycle.maintain import MaintainConfig
 from skep.lifecycle.maintenance_run import MaintainReport
 from skep.model import (
+    KINDS,
     Conflict,
     Event,
     Graph,
@@ -35,7 +36,7 @@ from skep.model import (
     Remembered,
     Scope,
 )
-from skep.retrieval.recall_config import Direction, Expand
+from skep.retrieval.recall_config import PRESETS, Direction, Expand
 from skep.storage.store import Applied
 
 Right = Literal["read", "write", "erase", "review", "manage"]
@@ -101,6 +102,17 @@ FORMS: Final[dict[str, Any]] = {
     "Iterable[Event]": list[Event],
 }
 """The form of an argument over HTTP, by its annotation in `MemoryBank`; what is missing here does not travel."""
+LIMITS: Final[tuple[tuple[dict[str, Any], str], ...]] = (
+    ({"minLength": 1}, "text query task key decision"),
+    ({"minLength": 3}, "memory_id event_id old new loser winner src dst a b"),
+    ({"minimum": 1}, "limit k depth max_depth expected_version"),
+    ({"minimum": 0, "maximum": 1}, "confidence importance min_confidence min_importance threshold withhold"),
+    ({"exclusiveMinimum": 0, "maximum": 1}, "strength"),
+    ({"minimum": -1, "maximum": 1}, "polarity"),
+    ({"enum": list(KINDS)}, "kind"),
+    ({"enum": list(PRESETS)}, "preset"),
+)
+"""What the description says beyond the type, by the name of an argument; the bank checks it, with words of its own."""
 STAYS: Final = ("Callable[", "Progress", "Random", "Judge")
 """Annotations of arguments that do not travel begin so."""
 ANSWERS: Final[dict[str, Any]] = {
@@ -211,10 +223,22 @@ def _arguments(method: Callable[..., Any]) -> type[msgspec.Struct]:
             item = _arguments(MemoryBank.remember)
             fields.append((parameter.name, list[str | item]))  # type: ignore[valid-type]
         elif parameter.default is parameter.empty:
-            fields.append((parameter.name, FORMS[annotation]))
+            fields.append((parameter.name, _described(parameter.name, annotation)))
         else:
-            fields.append((parameter.name, FORMS[annotation] | msgspec.UnsetType, msgspec.UNSET))
+            form = _described(parameter.name, annotation) | msgspec.UnsetType
+            fields.append((parameter.name, form, msgspec.UNSET))
     return _form(method.__name__, fields)
+
+
+def _described(name: str, annotation: str) -> Any:
+    """The form of an argument, with the limits that its name tells."""
+    limits = next((limits for limits, names in LIMITS if name in names.split()), None)
+    base, _, rest = annotation.partition(" | ")
+    kind = {"str": str, "int": int, "float": float}.get(base)
+    if limits is None or kind is None or rest not in ("", "None"):
+        return FORMS[annotation]
+    described: Any = Annotated[kind, msgspec.Meta(extra_json_schema=limits)]
+    return described | None if rest else described
 
 
 def _form(name: str, fields: list[Any]) -> type[msgspec.Struct]:

@@ -251,7 +251,8 @@ class AgentBank:
         """Revise the memory that has the key of a draft, if the gate lets that in; every copy follows."""
         self._let_in(new.memory)
         with self._reaching(*(memory.id for memory in held)) as bank:
-            done = bank.remember(**new.given, on_conflict="ignore")
+            said = {name: value for name, value in new.given.items() if name != "agent"}  # its author stays
+            done = bank.remember(**said, on_conflict="ignore")
         reason = f"says what {done.memory.id}, which has its key, now says"
         return Promoted(
             memory=done.memory,

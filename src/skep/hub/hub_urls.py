@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -31,6 +31,9 @@ Mode = Literal["hub", "local"]
 
 HUBS: dict[str, tuple[str, Mode]] = {
     "file": ("folder:FolderHub", "local"),
+    "http": ("https:HttpHub", "hub"),
+    "https": ("https:HttpHub", "hub"),
+    "ssh": ("ssh:SshHub", "local"),
     "git": ("git_refs:GitRefsHub", "local"),
     "s3": ("object_store:ObjectHub", "local"),
     "gs": ("object_store:ObjectHub", "local"),
@@ -57,6 +60,8 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Which of several banks, where a hub keeps several."""
     name: str = ""
     """The name of this replica, for people; by default the name of the machine."""
+    key: str = ""
+    """A file with a key: text and snapshots are encrypted before they leave this machine."""
 
 
 def shown(url: str) -> str:
@@ -107,12 +112,20 @@ def options_of(url: str) -> HubOptions:
 
 
 def open_hub(url: str) -> Hub:
-    """The hub at an address, opened."""
-    _, home = _scheme(url)
-    options_of(url)  # refused before anything is opened
+    """The hub at an address, opened; encrypted if the address names a key."""
+    scheme, home = _scheme(url)
+    options = options_of(url)  # refused before anything is opened
+    if options.key and scheme in ("http", "https", "ssh"):
+        raise ConfigError(
+            f"{shown(url)} is a bank that reads its own log; leave #key= out, or choose another hub"
+        )
     module, _, name = home.partition(":")
-    kind = getattr(importlib.import_module(f"skep.hub.{module}"), name)
-    return cast("Hub", kind.open(url))
+    hub: Hub = getattr(importlib.import_module(f"skep.hub.{module}"), name).open(url)
+    if not options.key:
+        return hub
+    from skep.hub.encryption import EncryptedHub, read_key
+
+    return EncryptedHub(hub, read_key(options.key))
 
 
 def replica_file(url: str, environ: Mapping[str, str]) -> str:

@@ -204,7 +204,10 @@ def remember_many(
                 _accepted(item.body, _looking(engine, item.body, item.contradiction_fn)())
     done: list[Remembered] = []
     for run in runs:
-        if not _alone(run[0]):
+        if "key" in run[0].body and run[0].on_conflict == "ignore":
+            with gc_paused(), engine.writing():  # one transaction, however many
+                stored = [remember(engine, item.body, on_conflict="ignore") for item in run]
+        elif not _alone(run[0]):
             with gc_paused():
                 stored = _stored_all(engine, run)
         else:
@@ -236,7 +239,10 @@ def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
     run: list[Item] = []
     for item in items:
         alone = _alone(item)
-        if run and (alone or (len(run) >= bulk and not refusing)):
+        keyed = "key" in item.body
+        if run and (
+            alone or keyed != ("key" in run[0].body) or (len(run) >= bulk and (keyed or not refusing))
+        ):
             yield run
             run = []
         if alone:
@@ -249,7 +255,7 @@ def _runs(items: Sequence[Item], bulk: int) -> Iterator[Sequence[Item]]:
 
 def _alone(item: Item) -> bool:
     """True if a memory is written on its own."""
-    return item.on_conflict in ("warn", "supersede") or "key" in item.body
+    return item.on_conflict in ("warn", "supersede") or ("key" in item.body and item.on_conflict != "ignore")
 
 
 def _stored_all(engine: Engine, items: Sequence[Item]) -> list[Remembered]:

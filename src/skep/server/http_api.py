@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from skep.client.http_errors import Failure, Told, status_of, told
-from skep.client.verb_table import Verb, verbs
+from skep.client.verb_table import RIGHTS, Verb, verbs
 from skep.clock import system_now
 from skep.errors import (
     AccessError,
@@ -43,7 +43,7 @@ from skep.server.mcp.http import (
 from skep.server.openapi import openapi
 from skep.server.rights import check_answer, check_call, check_whole, sees_event
 from skep.server.served_banks import ServedBanks
-from skep.server.tokens import Token, TokenFile, whole_token
+from skep.server.tokens import Token, TokenFile
 from skep.server.traffic import GUESSES, RATE, Audit, Counts, QuestionCounts, RateLimit
 from skep.server.verb_calls import KEY_LIMIT, REPEATABLE, perform_once
 
@@ -77,6 +77,8 @@ SAFE: Final = {
     "cross-origin-resource-policy": "same-origin",
 }
 KINDS: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+LOCAL_USER: Final = Token(name="local", hash="", rights=tuple(RIGHTS), person=True)
+"""Whoever calls a server that asks for no token."""
 Handler = Callable[[Request, Token], Awaitable[Response]]
 
 
@@ -145,6 +147,7 @@ class Api:
             Route(f"{one}/changes", self._gate("changes", self._changes), methods=["GET"]),
             Route(f"{one}/events", self._gate("events", self._events), methods=["GET", "POST"]),
             Route(f"{one}/events/wait", self._gate("wait", self._wait_events), methods=["GET"]),
+            Route(f"{one}/hub/{{call}}", self._gate("hub", self._hub_call), methods=["POST"]),
             Route(f"{one}/{{verb}}", self._gate("verb", self._verb), methods=["POST"]),
             Route("/mcp", self._gate("mcp", self._speak), methods=["GET", "POST", "DELETE"]),
             Route("/mcp/{bank}", self._gate("mcp", self._speak), methods=["GET", "POST", "DELETE"]),
@@ -232,7 +235,7 @@ class Api:
 
     def _token(self, request: Request, given: str) -> Token:
         if self.access.open and not given:
-            return whole_token("", "local")
+            return LOCAL_USER
         scheme, _, secret = given.partition(" ")
         secret = secret.strip()
         if scheme.lower() != "bearer" or not secret:
@@ -364,6 +367,24 @@ class Api:
         position = await self._pulse(name).wait(_number(request, "after", 0), timeout)
         return _json(msgspec.json.encode({"position": position}))
 
+    async def _hub_call(self, request: Request, token: Token) -> Response:
+        """A call of a replica on another machine (`https://` addresses), for which this bank is the hub."""
+        from skep.hub.bank_hub import BankHub
+        from skep.hub.hub_calls import READING, WAIT_SECONDS, Answered, answer, read_asked
+
+        name, call = request.path_params["bank"], request.path_params["call"]
+        check_whole(token, name, "read" if call in READING else "manage")
+        asked = read_asked(await _body(request))
+        if call == "wait":  # no thread is kept for one who waits
+            start = await self._in_thread(lambda: BankHub(self.banks.bank(name)).number(asked.after))
+            reached = await self._pulse(name).wait(start, min(asked.timeout, WAIT_SECONDS))
+            return _json(msgspec.json.encode(Answered(more=reached > start)))
+
+        def work() -> bytes:
+            return msgspec.json.encode(answer(BankHub(self.banks.bank(name)), call, asked))
+
+        return _json(await self._in_thread(work, slow=call not in READING))
+
     def _pulse(self, name: str) -> Pulse:
         if name not in self.banks.places:
             self.banks.bank(name)  # says which there are
@@ -384,7 +405,12 @@ class Api:
         if last is None:
             last = await self._in_thread(partial(_last, bank))
         shows = partial(sees_event, token)
-        frames = changes(bank, self._pulse(name), last, shows, self.closing)
+        granted = token is self.access.secret or token.hash == ""
+
+        def ended() -> bool:
+            return self.closing.is_set() or not (granted or self.access.tokens.holds(token))
+
+        frames = changes(bank, self._pulse(name), last, shows, ended)
         self.counts.streams += 1
 
         async def counted() -> AsyncIterator[bytes]:

@@ -78,9 +78,12 @@ async def changes(
     pulse: Pulse,
     after: int,
     shows: Callable[[Bank, Any], bool],
-    closing: asyncio.Event,
+    ended: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
-    """Frames of server-sent events: one per event of the log that may be shown, and a comment now and then."""
+    """Frames of server-sent events: one per event of the log that may be shown, and a comment now and then.
+
+    It ends once `ended` says so: when the server stops, or the token is valid no more.
+    """
 
     def newer() -> list[Any]:
         opened = bank()
@@ -88,7 +91,7 @@ async def changes(
         return [(event, event.kind != "use" and shows(opened, event)) for event in events]
 
     yield b": skep\n\n"
-    while not closing.is_set():
+    while not ended():
         found = await asyncio.to_thread(newer)
         for event, shown in found:
             after = event.seq

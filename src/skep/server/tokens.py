@@ -156,11 +156,17 @@ class TokenFile:
 
     def find(self, secret: str) -> Token | None:
         """What a token opens; None for one that is unknown or has expired."""
+        return self._valid(digest(secret))
+
+    def holds(self, token: Token) -> bool:
+        """True while a token that was found before is neither revoked nor expired."""
+        return self._valid(token.hash) is not None
+
+    def _valid(self, hashed: str) -> Token | None:
         self._refresh()
-        found = self._by_hash.get(digest(secret))
-        if found is None or (found.expires_at is not None and found.expires_at <= self._now()):
-            return None
-        return found
+        found = self._by_hash.get(hashed)
+        expired = found is not None and found.expires_at is not None and found.expires_at <= self._now()
+        return None if expired else found
 
     def _refresh(self) -> None:
         try:

@@ -18,8 +18,12 @@ LOCAL = "local"
 BUSES = {
     "nats": "nats_bus:NatsBus",
     "tls": "nats_bus:NatsBus",
+    "redis": "redis_bus:RedisBus",
+    "rediss": "redis_bus:RedisBus",
+    "zenoh": "zenoh_bus:ZenohBus",
+    "zenoh+quic": "zenoh_bus:ZenohBus",
 }
-"""Per scheme the module and the class; `tls` is NATS with encryption."""
+"""Per scheme the module and the class; `tls` is NATS with encryption, `rediss` Redis."""
 
 
 def bus_problem(address: str) -> str:

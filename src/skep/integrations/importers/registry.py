@@ -62,6 +62,7 @@ from skep.integrations.importers.text_files import (
     read_markdown,
     read_vault,
 )
+from skep.integrations.open_files import is_bundle, read_bundle
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 
 SOURCES: Final[tuple[Source, ...]] = (
     Source(name="skep", title="a skep bank or export", sniff=is_bank, read=read_bank),
+    Source(name="bundle", title="a bundle", sniff=is_bundle, read=read_bundle),
     Source(name="reference", title="the reference memory server", sniff=is_reference, read=read_reference),
     Source(name="claude-mem", title="claude-mem", sniff=is_claude_mem, read=read_claude_mem),
     Source(name="mem0", title="mem0", sniff=is_mem0, read=read_mem0),
