@@ -213,8 +213,6 @@ def _form(schema: dict[str, object]) -> str:
         return " or ".join(_form(one) for one in schema["anyOf"])
     if "enum" in schema:
         return " or ".join(f"`{one}`" for one in schema["enum"])
-    if "prefixItems" in schema:
-        return "pair of " + " and ".join(_form(one) for one in schema["prefixItems"])
     if schema.get("type") == "array":
         return f"list of {_form(schema.get('items', {}))}"
     return str(schema.get("type", "anything"))

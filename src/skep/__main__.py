@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skep.server.mcp.start import Plain
@@ -29,8 +29,12 @@ def _run(words: list[str]) -> None:
         sys.stdout.write(f"skep, version {__version__}\n")
         return
     if words[:1] == ["hook"] and words[-1] not in ("-h", "--help"):
+        absent: Any = None  # msgspec does as well without it, and a hook has no time for what it loads
+        sys.modules.setdefault("typing_extensions", absent)
         from skep.integrations.hooks import run
 
+        if sys.modules["typing_extensions"] is absent:
+            del sys.modules["typing_extensions"]
         run(words[1:])
     if "mcp" in words:
         from skep.server.mcp.start import read_plain

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from skep.confidence import effective
 from skep.errors import InvalidInputError
+from skep.filters import Filter
 from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
-from skep.hive.members import effective_confidence
-from skep.model import Memory
+from skep.hive.hive_recall import faded
 
 from .conftest import FAST, MakeHive
 
@@ -21,18 +22,18 @@ FADES = msgspec.structs.replace(FAST, ttl=30 * DAY, decay_per_hour=0.01)
 TEXT = "The staging database listens on port 5433."
 
 
-def test_age_alone_costs_no_confidence() -> None:
-    memory = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
+def faded_to(policy: HivePolicy, now: float) -> float:
+    where = faded(Filter(), policy)
+    return effective(0.8, 0.0, now, per_day=where.decay_per_day)
 
-    assert effective_confidence(memory, 300 * DAY, HivePolicy()) == 0.8
-    assert effective_confidence(memory, 300 * DAY, TTL) == 0.8
+
+def test_age_alone_costs_no_confidence() -> None:
+    assert faded_to(HivePolicy(), 300 * DAY) == faded_to(TTL, 300 * DAY) == 0.8
 
 
 def test_a_policy_that_names_a_rate_makes_memories_fade_by_the_hour() -> None:
-    memory = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
-
-    assert effective_confidence(memory, 36_000.0, FADES) == pytest.approx(0.8 * 0.9048, abs=0.001)
-    assert effective_confidence(memory, -5.0, FADES) == memory.confidence == 0.8
+    assert faded_to(FADES, 36_000.0) == pytest.approx(0.8 * 0.9048, abs=0.001)
+    assert faded_to(FADES, -5.0) == 0.8
 
 
 @pytest.mark.parametrize("kind", ["flat", "federated", "sharded"])

@@ -262,7 +262,7 @@ def test_what_could_not_be_placed_is_still_found_and_repaired_later(make_hive: M
 def test_a_group_that_is_down_costs_only_its_own_memories(
     make_hive: MakeHive, release: threading.Event
 ) -> None:
-    hive = make_hive("federated", policy=msgspec.structs.replace(POLICY, deadline=0.5, hedge_after=0.1))
+    hive = make_hive("federated", policy=msgspec.structs.replace(POLICY, deadline=3.0, hedge_after=0.5))
     hive.agent("ana").remember("The server of infra stands in rack one.", on_conflict="ignore")
     hive.agent("cy").remember("The server of people stands in rack two.", on_conflict="ignore")
     hive.agent("cy").remember("The key of the server room hangs at the desk.", confidence=0.95)

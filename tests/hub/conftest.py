@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -41,6 +42,30 @@ def postgres(postgres_folder: Path) -> Iterator[str]:
             os.environ["XDG_RUNTIME_DIR"] = before
     yield server.get_uri()
     server.cleanup()
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[str], Path]]:
+    """Mounts a small disk, or makes it larger; only who may mount can run what needs it."""
+    folder = Path(tempfile.mkdtemp(prefix="skep-disk-"))
+    mounted = False
+
+    def mount(size: str) -> Path:
+        nonlocal mounted
+        options = f"size={size}" if not mounted else f"remount,size={size}"
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if (
+            shutil.which("mount") is None
+            or subprocess.run(command, capture_output=True, check=False).returncode
+        ):
+            pytest.skip("no disk can be mounted here")
+        mounted = True
+        return folder
+
+    yield mount
+    if mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+    folder.rmdir()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from tests.hub import congruence
 from tests.hub.congruence import Step, event, histories
 
-from skep.errors import ConfigError, HubAwayError, SyncError
+from skep.errors import ConfigError, DiskFullError, HubAwayError, SyncError
 from skep.hub.folder import FolderHub
 from skep.hub.hub import START
 from skep.hub.hub_urls import open_hub, options_of, shown
@@ -76,6 +77,19 @@ def test_a_folder_that_was_emptied_is_a_new_log_and_is_read_from_the_start(tmp_p
     after = again.read(before.position)
     assert after.log != before.log
     assert [one.id for one in after.events] == ["bob-1"]
+
+
+def test_a_full_disk_is_told_and_loses_nothing(small_disk: Callable[[str], Path]) -> None:
+    hub = FolderHub(small_disk("64k") / "hub")
+    stored: set[str] = set()
+    with pytest.raises(DiskFullError, match="free some space"):  # noqa: PT012
+        for number in range(1, 1000):
+            hub.append([event("ana", number, "x" * 1000)])
+            stored.add(f"ana-{number}")
+    small_disk("1m")
+    hub.append([event("ana", 2000)])
+
+    assert {f"{actor}-{counter}" for actor, counter in hub.held().dots()} >= stored | {"ana-2000"}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="paths of POSIX")

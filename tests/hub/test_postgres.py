@@ -18,7 +18,7 @@ from tests.hub import congruence
 from tests.hub.congruence import Step, event, histories
 
 from skep import Bank
-from skep.errors import HubAwayError, SyncError
+from skep.errors import DiskFullError, HubAwayError, SyncError
 from skep.hub.hub import START
 from skep.hub.hub_urls import open_hub, shown
 
@@ -195,6 +195,61 @@ def test_errors_say_what_is_wrong(postgres: str, tmp_path: Path) -> None:
     with pytest.raises(HubAwayError):
         open_hub("postgresql://ana:secret@127.0.0.1:1/db")
     assert "secret" not in shown("postgresql://ana:secret@h/db")
+
+
+def test_a_wrong_password_is_told_and_not_shown(postgres: str, postgres_folder: Path) -> None:
+    rules = postgres_folder / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    with psycopg.connect(postgres, autocommit=True) as admin:
+        admin.execute("CREATE ROLE locked LOGIN SUPERUSER PASSWORD 'right'")
+        rules.write_text(f"local all locked scram-sha-256\n{before}")
+        admin.execute("SELECT pg_reload_conf()")
+        try:
+            wrong, right = (
+                postgres.replace("postgres:@", f"locked:{word}@") for word in ("mistaken", "right")
+            )
+            for _ in range(100):  # the server reads its rules in a moment
+                try:
+                    PostgresHub(wrong).close()
+                except SyncError as error:
+                    told = str(error)
+                    break
+                time.sleep(0.05)
+            assert "check user and password" in told
+            assert "mistaken" not in told
+            PostgresHub(right).close()
+        finally:
+            rules.write_text(before)
+            admin.execute("SELECT pg_reload_conf()")
+
+
+def test_a_full_disk_at_the_server_is_told_and_loses_nothing(
+    postgres: str, postgres_folder: Path, small_disk: Callable[[str], Path]
+) -> None:
+    space = small_disk("12m") / "space"
+    space.mkdir()
+    space.parent.chmod(0o755)
+    owner = (postgres_folder / "data").stat()
+    os.chown(space, owner.st_uid, owner.st_gid)
+    with psycopg.connect(postgres, autocommit=True) as admin:
+        admin.execute(f"CREATE TABLESPACE small LOCATION '{space}'")
+        admin.execute("CREATE DATABASE narrow TABLESPACE small")
+    hub = PostgresHub(postgres.replace("/postgres?", "/narrow?"))
+    acknowledged: set[tuple[str, int]] = set()
+    try:
+        with pytest.raises(DiskFullError, match="nothing was lost"):  # noqa: PT012
+            for number in range(1, 3000):
+                hub.append([event("ana", number, os.urandom(8000).hex())])
+                acknowledged.add(("ana", number))
+        small_disk("40m")
+        hub.append([event("ana", 5000)])
+        assert set(hub.held().dots()) >= acknowledged | {("ana", 5000)}
+        assert acknowledged
+    finally:
+        hub.close()
+        with psycopg.connect(postgres, autocommit=True) as admin:
+            admin.execute("DROP DATABASE narrow WITH (FORCE)")
+            admin.execute("DROP TABLESPACE small")
 
 
 def test_a_database_with_an_older_schema_is_brought_up_to_date_and_a_newer_one_refused(postgres: str) -> None:

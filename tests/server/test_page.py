@@ -204,6 +204,20 @@ def test_what_waits_is_decided_with_one_key(visit: Callable[..., Any], server: R
     assert next(one["value"]["by"] for one in settings if one["key"].startswith("judgement/")) == "owner"
 
 
+def test_a_conflict_that_was_looked_for_is_settled(visit: Callable[..., Any], server: Running) -> None:
+    server.verb("remember", text="Use tabs for indentation", on_conflict="ignore")
+    newer = server.verb("remember", text="Never use tabs for indentation", on_conflict="ignore")[1]["memory"][
+        "id"
+    ]
+    page = visit("review")
+    page.get_by_role("button", name="Look for conflicts").click()
+    row = page.locator("#conflicts .card", has_text="Never use tabs")
+    row.get_by_role("button", name="The newer replaces the older").click()
+    row.wait_for(state="detached")
+
+    assert [m["id"] for m in server.verb("find", text="tabs indentation")[1]["memories"]] == [newer]
+
+
 def test_who_is_no_person_may_look_and_not_decide(visit: Callable[..., Any], server: Running) -> None:
     token, _ = server.tokens.add("agent", rights=("read", "write"))
     page = visit("review", token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,10 @@ from http_server import Running
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from skep import Bank
 from skep.cli.app import app
 from skep.client.verb_table import RIGHTS, verbs
-from skep.errors import ConfigError, InvalidInputError
+from skep.errors import ConfigError, InvalidInputError, NotABankError
 from skep.model import Scope
 from skep.server.serve_process import serve
 from skep.server.served_banks import ServedBanks
@@ -367,6 +369,19 @@ def test_off_the_loopback_address_nothing_is_served_without_a_token(tmp_path: Pa
         serve(banks, TokenFile(tmp_path / "tokens.json"), host="0.0.0.0", port=0)
     with pytest.raises(ConfigError, match="loopback"):
         serve(banks, TokenFile(tmp_path / "tokens.json"), host="0.0.0.0", port=0, no_auth=True)
+
+
+def test_a_port_that_is_taken_and_a_file_that_is_no_bank_are_told_before_anything_is_served(
+    tmp_path: Path,
+) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    (tmp_path / "note.txt").write_text("no bank\n" * 1000)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        banks = ServedBanks({"a": str(tmp_path / "a.skep")}, Bank.open)
+        with pytest.raises(ConfigError, match="--port"):
+            serve(banks, tokens, port=taken.getsockname()[1])
+    with pytest.raises(NotABankError):
+        serve(ServedBanks({"a": str(tmp_path / "note.txt")}, Bank.open), tokens, port=0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,29 @@ import pytest
 
 pytest.importorskip("starlette", reason="the server extra is not installed")
 
+from skep import Client
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "server.md"
+
+
+def test_the_demo_serves_a_sample_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    environ = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "BROWSER": "true"}
+    command = [sys.executable, "-m", "skep", "serve", "--demo", "--port", "0"]
+    server = subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        url = server.stderr.readline().split()[1]
+        token = server.stderr.readline().removeprefix("token for this run: ").strip()
+        with Client(url, token=token) as bank:
+            assert bank.recall("which postgres version is on staging?")[0].memory.text.endswith(
+                "PostgreSQL 16"
+            )
+            assert bank.pending_judgements()
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+        server.stderr.close()
+    assert list(tmp_path.rglob("*.skep*")) == []
 
 
 def test_what_the_page_says_to_type_works(tmp_path: Path) -> None:
@@ -26,7 +48,7 @@ def test_what_the_page_says_to_type_works(tmp_path: Path) -> None:
     server = subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     try:
-        said = [server.stderr.readline() for _ in range(3)]
+        said = [server.stderr.readline() for _ in range(5)][2:]
         assert said[0] == f"serving http://127.0.0.1:{port}/ with team, notes\n"
         token = said[1].removeprefix("token for this run: ").strip()
         assert said[2].strip().endswith(f"#token={token}")

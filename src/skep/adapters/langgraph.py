@@ -74,8 +74,24 @@ class SkepStore(BaseStore):
         self.now = now
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do one after the other; each sees what those before it wrote."""
-        return [self._do(op) for op in ops]
+        """Do one after the other; each sees what those before it wrote. Puts that follow each other are one write."""
+        results: list[Result] = []
+        items: list[dict[str, Any]] = []
+        for op in ops:
+            if isinstance(op, PutOp) and op.value is not None:
+                items.append(self._memory(op))
+                results.append(None)
+                continue
+            self._write(items)
+            results.append(self._do(op))
+        self._write(items)
+        return results
+
+    def _write(self, items: list[dict[str, Any]]) -> None:
+        """Store what waits; equal keys one after the other, so that the last stays."""
+        if items:
+            self.bank.remember_many(items)
+            items.clear()
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """The same in a thread."""
@@ -95,7 +111,7 @@ class SkepStore(BaseStore):
                 return None
             return Item(**self._item(memory, refresh=op.refresh_ttl))
         if isinstance(op, PutOp):
-            return self._put(op)
+            return self._delete(op)
         if isinstance(op, SearchOp):
             found = self._search(op)
             return [
@@ -104,25 +120,24 @@ class SkepStore(BaseStore):
             ]
         return self._namespaces(op)
 
-    def _put(self, op: PutOp) -> None:
-        if op.value is None:
-            memory = self._held(op.namespace, op.key)
-            if memory is not None:
-                self.bank.forget(memory.id)
-            return
-        metadata: dict[str, Any] = {"value": dict(op.value), "updated_at": self.now()}
+    def _delete(self, op: PutOp) -> None:
+        memory = self._held(op.namespace, op.key)
+        if memory is not None:
+            self.bank.forget(memory.id)
+
+    def _memory(self, op: PutOp) -> dict[str, Any]:
+        """The arguments of `remember` for an item."""
+        value = cast("Mapping[str, Any]", op.value)
+        metadata: dict[str, Any] = {"value": dict(value), "updated_at": self.now()}
         if op.ttl is not None:
             metadata["ttl"] = op.ttl
         if op.index is False:
             metadata["unindexed"] = True
-        self.bank.remember(
-            self._text(op),
-            key=op.key,
-            scope=Scope(project=self._path(op.namespace)),
-            metadata=metadata,
-            ttl=None if op.ttl is None else op.ttl * 60,
-            on_conflict="ignore",
-        )
+        item = {"text": self._text(op), "key": op.key, "metadata": metadata}
+        return item | {
+            "scope": Scope(project=self._path(op.namespace)),
+            "ttl": None if op.ttl is None else op.ttl * 60,
+        }
 
     def _text(self, op: PutOp) -> str:
         """The text that is searched: the chosen fields of the value, or all of it, in lines."""

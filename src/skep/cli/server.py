@@ -66,6 +66,9 @@ def serve(
 
     def started(url: str, secret: str | None) -> None:
         page = f"{url}#token={secret}" if secret else url
+        for name, place in served.places.items():
+            if place in new:
+                click.echo(f"{place} was not there and is a new bank, {name}", err=True)
         click.echo(f"serving {url} with {', '.join(served.places)}", err=True)
         if secret:
             click.echo(f"token for this run: {secret}", err=True)
@@ -94,6 +97,7 @@ def serve(
             named = outer_bank()
             url = bank_url(named, os.environ)
             places = {"main": url} if url else named_banks([bank_file(named, os.environ, os.getcwd())])
+        new = {place for place in places.values() if "://" not in place and not os.path.exists(place)}
         served = ServedBanks(places, opening)
         run(
             served,

@@ -41,6 +41,14 @@ from skep.storage.store import Applied
 
 Right = Literal["read", "write", "erase", "review", "manage"]
 
+
+class ScopeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of current memories of one scope."""
+
+    scope: Scope
+    memories: int
+
+
 RIGHTS: Final[dict[Right, str]] = {
     "read": "recall, find, history and whatever changes nothing",
     "write": "remember, revise, link, learn, undo and other changes that can be undone",
@@ -131,7 +139,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "Remembered": Remembered,
     "int": int,
     "Any": Any,
-    "dict[Scope, int]": list[tuple[Scope, int]],
+    "dict[Scope, int]": list[ScopeCount],
     "dict[str, Any]": dict[str, Any],
     "dict[str, Event]": dict[str, Event],
     "dict[str, int]": dict[str, int],
@@ -164,13 +172,15 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
         return self.right != "read"
 
     def encode(self, answer: Any) -> bytes:
-        """An answer as JSON; a mapping by scope as a list of pairs."""
-        return msgspec.json.encode(list(answer.items()) if self.name == "scopes" else answer)
+        """An answer as JSON; a mapping by scope as a list."""
+        if self.name == "scopes":
+            answer = [ScopeCount(scope=scope, memories=count) for scope, count in answer.items()]
+        return msgspec.json.encode(answer)
 
     def read(self, body: bytes) -> Any:
         """An answer, as `MemoryBank` gives it."""
         found = msgspec.json.decode(body, type=self.answer)
-        return dict(found) if self.name == "scopes" else found
+        return {one.scope: one.memories for one in found} if self.name == "scopes" else found
 
     def decode(self, body: bytes) -> dict[str, Any]:
         """The arguments of a request, as `MemoryBank` takes them.

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from skep.hive.trust import Rollback
     from skep.lifecycle.maintenance_run import MaintainReport
     from skep.replication.signatures import Signer
+    from skep.storage.store import Plan
     from skep.validation import Time
 
 
@@ -119,19 +120,7 @@ class Hive:
         self.signers = dict(signers or {})
         self._views: dict[str, AgentBank] = {}
         self._hearing: GossipServer | None = None
-        self.members = MemberSet(
-            layout,
-            self.calls,
-            bus=self.bus,
-            subjects=self.subjects,
-            store=None if store is None else Path(store),
-            embedder=self.embedder,
-            now=now,
-            keyring=keyring,
-            signers=self.signers,
-            hello_wait=self.policy.hedge_after,
-            guard=lambda plans, by: self.rights.checked(plans, by, self.get, self.members.event),
-        )
+        self.members = MemberSet(self, layout, None if store is None else Path(store))
         here = layout.members if local is None else tuple(known(name, layout.members) for name in local)
         if not here:
             raise InvalidInputError("a hive needs at least one member in this process", field="local")
@@ -211,6 +200,10 @@ class Hive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def guard(self, plans: list[Plan], by: str) -> list[Plan]:
+        """What an agent is about to write, if it has the right; see `rights`."""
+        return self.rights.checked(plans, by, self.get, self.members.event)
 
     # Agents
 
@@ -421,8 +414,7 @@ class Hive:
     def provenance(self, memory_id: str) -> Provenance:
         """The origin of a memory, and its trust."""
         member = self.members.holder(memory_id) or self.members.registers
-        path = member.paths.of(memory_id)
-        return provenance(member.bank, memory_id, trust=self.trust, path=path, get=self.get)
+        return provenance(self, member, memory_id)
 
     def confirm(self, memory_id: str, *, by: str, evidence: Iterable[str] = ()) -> Memory | None:
         """Count a confirmation, if whoever makes it is independent, and so is the evidence for it; else None."""

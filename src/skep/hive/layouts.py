@@ -22,20 +22,14 @@ MANY = 50
 """Members from which each sends only its share of the candidates."""
 
 
-def score(key: str, member: str, weight: float = 1.0) -> float:
-    """The strength of a member's claim to a key; a member of weight 2 gets twice the keys."""
+def score(key: str, member: str) -> float:
+    """The strength of a member's claim to a key."""
     digest = blake2b(key.encode(), digest_size=8, person=_person(member)).digest()
     uniform = (int.from_bytes(digest, "big") + 0.5) / 2.0**64
-    return -weight / math.log(uniform)
+    return -1.0 / math.log(uniform)
 
 
-def owners(
-    key: str,
-    members: Iterable[str],
-    *,
-    replication: int = REPLICATION,
-    weights: Mapping[str, float] | None = None,
-) -> tuple[str, ...]:
+def owners(key: str, members: Iterable[str], *, replication: int = REPLICATION) -> tuple[str, ...]:
     """The members that keep a key, the first one first.
 
     >>> keep = owners("m-1", ["a", "b", "c", "d"], replication=2)
@@ -44,27 +38,20 @@ def owners(
     """
     if replication < 1:
         raise OutOfRangeError("replication must be at least 1", field="replication")
-    ranked = sorted(members, key=lambda m: (-score(key, m, (weights or {}).get(m, 1.0)), m))
+    ranked = sorted(members, key=lambda m: (-score(key, m), m))
     return tuple(ranked[:replication])
 
 
 class Ring:
     """The owners of keys among a fixed set of members, remembered per key."""
 
-    def __init__(
-        self,
-        members: Iterable[str],
-        *,
-        replication: int = REPLICATION,
-        weights: Mapping[str, float] | None = None,
-    ) -> None:
+    def __init__(self, members: Iterable[str], *, replication: int = REPLICATION) -> None:
         self.members = tuple(sorted(set(members)))
         self.replication = replication
-        self.weights = dict(weights or {})
         self._owners = lru_cache(maxsize=200_000)(self._compute)
 
     def _compute(self, key: str) -> tuple[str, ...]:
-        return owners(key, self.members, replication=self.replication, weights=self.weights)
+        return owners(key, self.members, replication=self.replication)
 
     def owners(self, key: str) -> tuple[str, ...]:
         """The members that keep a key, the first one first."""

@@ -15,18 +15,13 @@ from skep.bank.bank import Bank
 from skep.events import UNPLACED, subjects_of
 from skep.hive.bus.bus import safe_part
 from skep.hive.layouts import Layout, Sharded
-from skep.hive.member_calls import Calls
-from skep.hive.members import Member, Subjects
+from skep.hive.members import Member
 from skep.hive.messages import MemberHello
 from skep.model import ANY, Event, Link, Memory
 from skep.replication.signatures import Keyring, Signers
 
 if TYPE_CHECKING:
-    from skep.clock import Now
-    from skep.embedding.embedder import Embedder
-    from skep.hive.bus.bus import Bus
-    from skep.hive.members import Guard
-    from skep.replication.signatures import Signer
+    from skep.hive.hive import Hive
 
 
 MEMORY = ":memory:"
@@ -45,48 +40,15 @@ PRIVATE_SUFFIX = ".private"
 class MemberSet(Mapping[str, Member]):
     """The members of this process by name, and the way to those elsewhere."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        calls: Calls,
-        *,
-        bus: Bus,
-        subjects: Subjects,
-        store: Path | None,
-        embedder: Embedder,
-        now: Now,
-        keyring: Keyring | None,
-        signers: Mapping[str, Signer],
-        hello_wait: float,
-        guard: Guard,
-    ) -> None:
-        """Begin without members.
-
-        Args:
-            layout: Who the members of the hive are.
-            calls: The way to members elsewhere.
-            bus: Where members of this process listen.
-            subjects: Under which names.
-            store: The folder of the banks; in memory without one.
-            embedder: What turns text into vectors.
-            now: The clock.
-            keyring: Whose signatures are checked.
-            signers: Signing keys by agent or member.
-            hello_wait: How long members elsewhere are waited for when this process starts.
-            guard: Put before every write of an agent.
-        """
+    def __init__(self, hive: Hive, layout: Layout, store: Path | None) -> None:
+        """Begin without members; the banks are in a folder, or in memory without one."""
+        self.hive = hive
         self.layout = layout
-        self.calls = calls
-        self.bus = bus
-        self.subjects = subjects
         self.store = store
-        self.embedder = embedder
-        self.now = now
-        self.keyring = keyring
-        self.signers = signers
+        self.calls = hive.calls
+        self.keyring = hive.keyring
         self.homes: dict[str, str] = {}
         """The member of every bank that writes or has written in this hive."""
-        self._hello_wait, self._guard = hello_wait, guard
         self._members: dict[str, Member] = {}
 
     def __getitem__(self, name: str) -> Member:
@@ -105,20 +67,8 @@ class MemberSet(Mapping[str, Member]):
         bank = self._opened(self._path(name))
         if len(self.layout.members) > FEW and self.store is not None:
             bank.engine.limit_memory(max(256, CACHE_KIB // len(self.layout.members)))
-        member = Member(
-            name,
-            bank,
-            self.bus,
-            self.subjects,
-            first_for=lambda memory, missing: self.layout.first_for(name, memory, missing),
-            keeps=lambda member, memory: self.layout.keeps(member, memory),  # noqa: PLW0108 - the layout may change
-            keyring=self.keyring,
-            signers=self._keys_of(name, bank.actor),
-            way_from=lambda actor: self._way(actor, name),
-            met=self._met,
-            guard=self._guard,
-        )
-        self._met(name, bank.actor)
+        member = Member(name, bank, self, signers=self._keys_of(name, bank.actor))
+        self.met(name, bank.actor)
         self._members[name] = member
         member.start()
         return member
@@ -126,8 +76,8 @@ class MemberSet(Mapping[str, Member]):
     def _keys_of(self, name: str, actor: str) -> Signers | None:
         """The signing keys of the agents of a member; those that have none are vouched for."""
         agents = self.layout.agents_of(name)
-        signers = {agent: self.signers[agent] for agent in agents if agent in self.signers}
-        own = self.signers.get(name) if name not in agents else None
+        signers = {agent: self.hive.signers[agent] for agent in agents if agent in self.hive.signers}
+        own = self.hive.signers.get(name) if name not in agents else None
         if self.keyring is not None:
             leads = name == self.layout.registers
             for agent, signer in signers.items():
@@ -140,12 +90,14 @@ class MemberSet(Mapping[str, Member]):
                 self.keyring.vouch(actor, free)
         return Signers(signers, own) if signers or own is not None else None
 
-    def _met(self, member: str, actor: str, step: str = "here") -> None:
+    def met(self, member: str, actor: str, step: str = "here") -> None:
         """Note the name under which a member's bank writes, here or elsewhere, and whether it joins or leaves."""
         self.homes[actor] = member
         if step != "here":
             self.seat(member, present=step == "joins")
         self.layout.joined(member, actor)
+        for known in self.values():
+            known.shard.reassign()
 
     def seat(self, member: str, *, present: bool) -> None:
         """Count a member in or out; the last one stays."""
@@ -159,11 +111,11 @@ class MemberSet(Mapping[str, Member]):
     def tell(self, member: Member, step: Literal["here", "joins", "leaves"]) -> None:
         """Tell members elsewhere that one is here, joins or leaves, and learn the names of their banks."""
         hello = MemberHello(member=member.name, actor=member.bank.actor, step=step)
-        told = self.calls.ask(hello, MemberHello, wait=self._hello_wait)
+        told = self.calls.ask(hello, MemberHello, wait=self.hive.policy.hedge_after)
         for name, said in told.answers.items():
-            self._met(name, said.actor)
+            self.met(name, said.actor)
 
-    def _way(self, actor: str, member: str) -> tuple[str, ...]:
+    def way(self, actor: str, member: str) -> tuple[str, ...]:
         """The way copies usually come from a writer to a member."""
         home = self.homes.get(actor)
         return (home, member) if home is not None else (actor, member)
@@ -244,7 +196,7 @@ class MemberSet(Mapping[str, Member]):
     def _opened(self, path: str) -> Bank:
         """A bank of the hive, made only where there is nothing: an empty file was one."""
         create = path == MEMORY or not Path(path).exists()
-        return Bank.open(path, embedder=self.embedder, now=self.now, create=create)
+        return Bank.open(path, embedder=self.hive.embedder, now=self.hive.now, create=create)
 
     # Who has what
 

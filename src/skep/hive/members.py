@@ -8,15 +8,14 @@ answers (figures, outcomes, what others lack, what has expired).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from skep.confidence import effective, lineage
+from skep.confidence import lineage
 from skep.events import belongs, dot_of
 from skep.filters import Filter
-from skep.hive.bus.bus import Bus, Subscription, safe_part
-from skep.hive.gateway import HivePolicy
+from skep.hive.bus.bus import Subscription, safe_part
 from skep.hive.messages import (
     BlastQuery,
     Envelope,
@@ -57,10 +56,8 @@ from skep.replication.version_vectors import Versions
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
-    from skep.replication.signatures import Fault, Keyring, Signers
-    from skep.storage.store import Plan
-
-    Guard = Callable[[list[Plan], str], list[Plan]]
+    from skep.hive.member_set import MemberSet
+    from skep.replication.signatures import Fault, Signers
 
 
 def status_of(member: Member, query: StatusQuery) -> StatusAnswer:
@@ -142,16 +139,6 @@ def _concerned(member: Member, target: str, theirs: Versions, event: Event) -> b
     return belongs(event, lambda name: member.keeps(name, target) or dot_of(name) in theirs)
 
 
-def effective_confidence(memory: Memory, now: float, policy: HivePolicy) -> float:
-    """The confidence of a memory at a moment: fading by the hour where the hive has a ttl, else by the day.
-
-    >>> day_old = Memory(id="a-1", kind="fact", text="x", confidence=0.8, last_evidence_at=0.0)
-    >>> [round(effective_confidence(day_old, 86_400.0, HivePolicy(decay_per_hour=r)), 3) for r in (0, 0.01)]
-    [0.8, 0.629]
-    """
-    return effective(memory.confidence, memory.last_evidence_at, now, per_day=24 * policy.decay_per_hour)
-
-
 def expired_of(member: Member, query: ExpiredQuery) -> ExpiredAnswer:
     """Memories of one member that have expired and were not marked yet; marked, if that is asked for."""
 
@@ -184,49 +171,29 @@ class Subjects:
 class Member:
     """One bank in a hive."""
 
-    def __init__(
-        self,
-        name: str,
-        bank: Bank,
-        bus: Bus,
-        subjects: Subjects,
-        *,
-        first_for: Callable[[str, tuple[str, ...]], bool] | None = None,
-        keeps: Callable[[str, str], bool] | None = None,
-        keyring: Keyring | None = None,
-        signers: Signers | None = None,
-        way_from: Callable[[str], tuple[str, ...]] | None = None,
-        met: Callable[[str, str, str], None] | None = None,
-        guard: Guard | None = None,
-    ) -> None:
+    def __init__(self, name: str, bank: Bank, members: MemberSet, signers: Signers | None = None) -> None:
         """Put a member together.
 
         Args:
             name: Its name.
             bank: What it holds.
-            bus: How it is asked.
-            subjects: Where.
-            first_for: Whether it answers for a memory while some members are missing.
-            keeps: Whether a member should hold a copy of a memory.
-            keyring: Whose events are believed.
+            members: The members it belongs to, who know the layout and the keys.
             signers: The keys of the agents that write here.
-            way_from: Which way copies usually come from a writer.
-            met: Told the names of other members and of their banks.
-            guard: Put before every write of an agent; see `rights`.
         """
         self.name = name
         self.bank = bank
-        self.bus = bus.as_member(name)
-        self.subjects = subjects
-        self.keyring = keyring
-        bank.engine.author, bank.engine.guard = who_acts, guard
+        self.members = members
+        self.bus = members.hive.bus.as_member(name)
+        self.subjects = members.hive.subjects
+        bank.engine.author, bank.engine.guard = who_acts, members.hive.guard
         if signers is not None:
             bank.engine.sign = signers.sign  # type: ignore[assignment]
-        self.paths = Paths(bank, name, way_from or (lambda actor: (actor, name)))
-        self._keeps = keeps
-        self._met = met
-        self.shard = Shard(bank.engine, member=name, answers_for=first_for, lineage=self._sources)
+        self.paths = Paths(bank, name, lambda actor: members.way(actor, name))
+        self.shard = Shard(bank.engine, member=name, answers_for=self._answers_for, lineage=self._sources)
         self._subscriptions: list[Subscription] = []
+
+    def _answers_for(self, memory_id: str, missing: tuple[str, ...]) -> bool:
+        return self.members.layout.first_for(self.name, memory_id, missing)
 
     def start(self) -> None:
         """Begin to answer."""
@@ -267,8 +234,8 @@ class Member:
             case ShardFind():
                 return self._page(frame)
             case MemberHello():
-                if self._met is not None and frame.member != self.name:
-                    self._met(frame.member, frame.actor, frame.step)
+                if frame.member != self.name:
+                    self.members.met(frame.member, frame.actor, frame.step)
                 return MemberHello(member=self.name, actor=self.bank.actor)
             case ShardUsed():
                 self.bank.engine.note_uses([i for i in frame.ids if self.has(i)])
@@ -321,7 +288,7 @@ class Member:
 
     def keeps(self, memory_id: str, member: str | None = None) -> bool:
         """True if this member (or another) should hold a copy of a memory."""
-        return self._keeps is not None and self._keeps(member or self.name, memory_id)
+        return self.members.layout.keeps(member or self.name, memory_id)
 
     def has(self, memory_id: str) -> bool:
         """True if a memory is here, in whatever status."""
@@ -365,7 +332,7 @@ class Member:
         listed = list(events)
         made = [event.id for event in listed if event.kind == "remember"]
         surprise = self.paths.surprising(made, path) if path and made else None
-        transfer = take(self.bank, listed, self.keyring, inside=inside)
+        transfer = take(self.bank, listed, self.members.keyring, inside=inside)
         if surprise is not None and transfer.events:
             self.paths.note(surprise)
         return transfer

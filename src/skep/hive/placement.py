@@ -122,7 +122,7 @@ class Placement:
                 confidence=memory.confidence,
             )
             home.bus.publish(
-                self.members.subjects.events, frame, id=f"promoted:{memory.id}", path=(self.name,)
+                self.members.hive.subjects.events, frame, id=f"promoted:{memory.id}", path=(self.name,)
             )
 
     def _send(self, home: Member, wanted: Mapping[str, Sequence[str]]) -> set[str]:
@@ -162,7 +162,7 @@ class Placement:
             return 0
         frame = self._frame(bare)
         if self.announce:
-            home.bus.publish(self.members.subjects.events, frame, path=(self.name,))
+            home.bus.publish(self.members.hive.subjects.events, frame, path=(self.name,))
         if len(self.members.layout.members) == 1:
             return 0
         told = self.members.calls.ask(frame, ShardStored, path=(home.name,))
@@ -195,7 +195,9 @@ class Placement:
         for name, ids in per_home.items():
             member = name.removesuffix("*")
             if member in self.members.layout.members:
-                self.members.bus.publish(self.members.subjects.to(member), ShardUsed(ids=tuple(ids)))
+                self.members.hive.bus.publish(
+                    self.members.hive.subjects.to(member), ShardUsed(ids=tuple(ids))
+                )
 
     def retire(self, member: Member) -> None:
         """Remember a bank that leaves, so that what it wrote is still known for its own."""
@@ -232,10 +234,6 @@ class Placement:
                 concerned = [e for e in other.bank.events_in(missing.ranges) if member.concerned(e)]
                 lacking = lacking.merged(Versions.of((e.actor, e.counter) for e in concerned))
         return lacking.count()
-
-    def rebalance(self) -> Repaired:
-        """After members came or went: give every owner its memories."""
-        return self.repair()
 
     def collect(self, moment: float) -> Listed[str]:
         """Mark what has expired as expired, in every copy; the ids, and who could not be asked.

@@ -57,10 +57,13 @@ class Shard:
         self._lineage = lineage
         self._sample: tuple[int, Ints, NDArray[np.bool_]] | None = None
         """Some rows of the bank as of a position, and for which of them the member answers."""
+        self._ours: dict[int, bool] = {}
+        """Per row that was looked at, whether the member answers for it."""
 
     def reassign(self) -> None:
         """The members of the hive have changed, and with them what this one answers for."""
         self._sample = None
+        self._ours.clear()
 
     def mine(self, memory_id: str, missing: tuple[str, ...] = ()) -> bool:
         """True if the member answers for a memory; with `missing`, only because these members do not."""
@@ -71,6 +74,17 @@ class Shard:
         if self._member in missing or self.answers_for(memory_id, ()):
             return False
         return self.answers_for(memory_id, missing)
+
+    def _answered(self, found: _Search, rows: Ints) -> NDArray[np.bool_]:
+        """The rows for which the member answers."""
+        listed, ours, missing = rows.tolist(), self._ours, found.ask.missing
+        if missing or self.answers_for is None:
+            return np.array([self.mine(name, missing) for name in found.sources.ids(rows)], np.bool_)
+        unknown = [row for row in listed if row not in ours]
+        if unknown:
+            names = found.sources.ids(np.array(unknown, np.int64))
+            ours.update((row, self.mine(name)) for row, name in zip(unknown, names, strict=True))
+        return np.array([ours[row] for row in listed], np.bool_)
 
     def answer(self, ask: Ask) -> Slice:
         """The candidates of a question, those for which the member answers."""
@@ -116,7 +130,7 @@ class Shard:
         if self._sample is None or self._sample[0] != found.position:
             rows = self._engine.index.rows_where(EVERYTHING, NOTHING)
             rows = rows[:: max(1, len(rows) // SAMPLE)]
-            mine = np.array([self.mine(name) for name in sources.ids(rows)], np.bool_)
+            mine = self._answered(found, rows)
             self._sample = (found.position, rows, mine)
         _, rows, mine = self._sample
         share = float(mine.mean()) if len(mine) else 1.0
@@ -138,11 +152,11 @@ class Shard:
     ) -> Slice:
         """The slice to send of a pool; with `judged`, some rows may not pass the filter, and each says if it does."""
         ask, sources, index = found.ask, found.sources, self._engine.index
-        ids = sources.ids(pool.rows)
-        kept = [at for at, name in enumerate(ids) if self.mine(name, ask.missing)]
-        rows, ids = pool.rows[kept], [ids[at] for at in kept]
-        if not ids:
+        kept = np.flatnonzero(self._answered(found, pool.rows))
+        if not len(kept):
             return Slice()
+        rows = pool.rows[kept]
+        ids = sources.ids(rows)
         sent, texts = np.zeros(len(ids), ROW), sources.texts(rows)
         for name in ("cosine", "created_at", "confidence", "last_evidence_at", "importance"):
             sent[name] = getattr(pool, name)[kept]

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from skep.confidence import independent, lineage
 from skep.engine.engine import CHANGES
-from skep.errors import NotFoundError, OutOfRangeError
+from skep.errors import OutOfRangeError
 from skep.events import PATHS, dot_of, mentioned, voided
 from skep.hive.gateway import TRUST_DEFAULT, TRUST_MAX
 from skep.hive.messages import BlastAnswer, BlastQuery, Touched
@@ -35,23 +35,7 @@ if TYPE_CHECKING:
     from skep.bank.bank import Bank
     from skep.hive.hive import Hive
     from skep.hive.member_calls import Gathered
-    from skep.model import Event
-
-
-class Settings(Protocol):
-    """The part of a bank that keeps registers."""
-
-    def setting(self, key: str) -> Any:
-        """The value, or None."""
-        ...
-
-    def settings(self, prefix: str = "") -> dict[str, Any]:
-        """Every value under a prefix."""
-        ...
-
-    def set_setting(self, key: str, value: Any) -> Event:
-        """Write a value."""
-        ...
+    from skep.hive.members import Member
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +60,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 class Trust:
     """The trust registers of one hive."""
 
-    def __init__(self, registers: Settings) -> None:
+    def __init__(self, registers: Any) -> None:
         self.registers = registers
 
     def of(self, agent: str | None) -> float:
@@ -130,61 +114,29 @@ def witness(memory: Memory) -> str:
     return memory.agent or memory.id
 
 
-class Readable(Protocol):
-    """A bank that knows a memory's history."""
-
-    def get(self, memory_id: str) -> Memory:
-        """One memory."""
-        ...
-
-    def history(self, memory_id: str | None = None, *, limit: int = 100) -> list[Event]:
-        """Its events."""
-        ...
-
-
-def provenance(
-    bank: Readable,
-    memory_id: str,
-    *,
-    trust: Trust,
-    path: Iterable[str] = (),
-    get: Callable[[str], Memory | None] | None = None,
-) -> Provenance:
-    """The origin of a memory of a bank."""
-    memory = bank.get(memory_id)
-    history = bank.history(memory_id, limit=10_000)
+def provenance(hive: Hive, member: Member, memory_id: str) -> Provenance:
+    """The origin of a memory that a member has."""
+    memory = member.bank.get(memory_id)
+    history = member.bank.history(memory_id, limit=10_000)
     undone = voided(history)
     first = next((event for event in history if event.id == memory_id), None)
     heard: dict[bool, dict[str, None]] = {True: {}, False: {}}
     for event in reversed(history):
         failed = event.kind == "outcome" and not event.body.get("success")
         if event.id not in undone and (event.kind in ("confirm", "dispute") or failed):
-            heard[event.kind == "confirm"][
-                str(event.body.get("agent") or event.body.get("by") or event.actor)
-            ] = None
+            who = event.body.get("agent") or event.body.get("by") or event.actor
+            heard[event.kind == "confirm"][str(who)] = None
     return Provenance(
         memory=memory_id,
         author=memory.agent,
         actor=memory_id.rpartition("-")[0],
-        path=tuple(path),
+        path=member.paths.of(memory_id),
         signed=first is not None and first.signature is not None,
         sources=memory.evidence,
         witnesses=tuple(filter(None, (memory.agent, *heard[True]))),
         dissent=tuple(heard[False]),
-        trust=trust.of_memory(memory, get or getter(bank)),
+        trust=hive.trust.of_memory(memory, hive.get),
     )
-
-
-def getter(bank: Readable) -> Callable[[str], Memory | None]:
-    """`bank.get` that answers None for what is not there."""
-
-    def get(memory_id: str) -> Memory | None:
-        try:
-            return bank.get(memory_id)
-        except NotFoundError:
-            return None
-
-    return get
 
 
 class Stretch(msgspec.Struct, frozen=True, array_like=True):
@@ -398,21 +350,7 @@ TAKEN_BACK = frozenset((*CHANGES, "dispute", "outcome"))
 """What a source did to memories of others, and a rollback undoes; confirmations are counted apart."""
 
 
-class Keeps(Protocol):
-    """A member with a bank."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def bank(self) -> Bank:
-        """Its bank."""
-        ...
-
-
-def blast(member: Keeps, query: BlastQuery) -> BlastAnswer:
+def blast(member: Member, query: BlastQuery) -> BlastAnswer:
     """The part of a blast radius that is here."""
     origins = frozenset(query.origins)
     touched: list[Touched] = []

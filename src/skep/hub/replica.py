@@ -129,6 +129,8 @@ class LocalReplica:
         self._pushed: dict[str, int] = {}
         """The versions of the log when all of it was last sent."""
         self._looked_at: float | None = None
+        self._weighed = 0
+        """The number of events at the hub when its snapshot was last looked at."""
 
     # The hub
 
@@ -391,10 +393,13 @@ class LocalReplica:
         with self._pulling, self._told():
             hub = self.hub
             held = self._note.sent
-            there = hub.status().snapshot or Versions()
-            newer = held.minus(there).count()
-            if not always and newer < max(SNAPSHOT_EVENTS, SNAPSHOT_SHARE * held.count()):
-                return False
+            if not always:
+                if held.count() - self._weighed < SNAPSHOT_EVENTS // 5:
+                    return False  # too few came since the last look to ask again
+                self._weighed = held.count()
+                newer = held.minus(hub.status().snapshot or Versions()).count()
+                if newer < max(SNAPSHOT_EVENTS, SNAPSHOT_SHARE * held.count()):
+                    return False
             position, inside = self._note.position, seen(self.bank)
             with TemporaryDirectory(prefix="skep-") as folder:
                 copy, packed = Path(folder) / "bank.skep", Path(folder) / "bank.skep.gz"

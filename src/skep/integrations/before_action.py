@@ -54,7 +54,7 @@ _ASKED_FOR: Final = lazy(
     r"\b(?:without|always|with|pass|use|needs?|requires?|ohne|mit)\b[ `'\"]*(--?[A-Za-z][\w.=-]*)", re.I
 )
 _COMMANDS: Final = lazy(r"&&|\|\||[;|\n]")
-_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNED: Final = lazy(r"[A-Za-z_]\w*=")
 _BEFORE_PROGRAM: Final = frozenset(("sudo", "env", "time", "nohup", "exec", "command", "nice", "timeout"))
 SHELLS: Final = ("bash", "sh", "zsh")
 _COMMON_FILES = """
@@ -136,7 +136,7 @@ def _commands(line: str) -> list[tuple[str, ...]]:
 
 
 def warning_for(
-    store: SqliteStore, action: Action, now: float, seen: Callable[[Memory], bool]
+    store: SqliteStore, action: Action, now: float, seen: Callable[[Memory], bool], *, least: float
 ) -> Memory | None:
     """The memory that should be seen now; None, which it is nearly always.
 
@@ -145,6 +145,7 @@ def warning_for(
         action: What is about to happen, or has failed.
         now: Seconds since the epoch.
         seen: Tells for which memories there is nothing to say: out of scope, or shown before.
+        least: The confidence below which a memory does not speak up.
     """
     from skep.storage.full_text import rarities, rows_by_rare_words
     from skep.text.terms import query_terms, terms
@@ -158,7 +159,7 @@ def warning_for(
         return None
     best: tuple[tuple[int, int, float], Memory] | None = None
     for memory in store.memories(rows_by_rare_words(store, weights, CANDIDATES)).values():
-        if memory.kind not in ("fact", "procedure") or not is_current(memory, now) or seen(memory):
+        if memory.kind not in ("fact", "procedure") or not is_current(memory, now, least) or seen(memory):
             continue
         told = f"{memory.title or ''} {memory.text}"
         words = terms(told)
@@ -217,19 +218,15 @@ def _given(word: str, words: Iterable[str]) -> bool:
     return any(one == word or (word.startswith("-") and one.startswith(word + "=")) for one in words)
 
 
-def is_current(memory: Memory, now: float) -> bool:
+def is_current(memory: Memory, now: float, least: float) -> bool:
     """True if a memory may speak up unasked: it holds now, and is still trusted."""
     return (
         memory.status in ("active", "pending")
         and (memory.valid_from is None or memory.valid_from <= now)
         and (memory.valid_to is None or now < memory.valid_to)
         and (memory.expires_at is None or now < memory.expires_at)
-        and memory.confidence >= MIN_CONFIDENCE
+        and memory.confidence >= least
     )
-
-
-MIN_CONFIDENCE: Final = 0.5
-"""Below this a memory does not speak up by itself; it can still be asked for."""
 
 
 def explains(told: str, error: str) -> bool:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import msgspec
 
-from skep.integrations.before_action import MIN_CONFIDENCE
 from skep.model import ANCHORS_GONE, Memory
 from skep.runtime import lazy
 from skep.text.model_instructions import APPROVED, addresses_model, digest_of
@@ -35,6 +34,8 @@ ENDING: Final = ("Stop", "SessionEnd", "AfterAgent")
 DAY: Final = 86_400.0
 PUSHED: Final = ("strong", "likely")
 """The levels of hits that speak up unasked."""
+MIN_CONFIDENCE: Final = 0.5
+"""Below this a memory does not speak up by itself; it can still be asked for."""
 LIMIT: Final = 4
 ASKED: Final = 12
 """Hits that are looked through for those that the session may see."""
@@ -241,6 +242,7 @@ def warning(
         action,
         now,
         lambda memory: memory.id in before or not session.sees(memory) or not approved(store.setting, memory),
+        least=MIN_CONFIDENCE,
     )
     if found is None:
         return ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from skep import private_parts
+from skep.runtime import lazy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 32 * 1024 * 1024
 """How much of a transcript's end is read; older turns were captured when they were new."""
 
-_MACHINE = re.compile(
+_MACHINE = lazy(
     r"(?:<|&lt;)(system-reminder|command-[a-z]+|local-command-[a-z]+|skep-memory|hook_context|environment_context"
     r"|user_instructions|INSTRUCTIONS|user_info|additional_data|task-notification)\b[^<>&]*(?:>|&gt;).*?"
     r"(?:(?:<|&lt;)/\1\s*(?:>|&gt;)|\Z)",
     re.S,
 )
 """Blocks that a client or skep itself put into a message, as they are or escaped."""
-_QUERY = re.compile(r"</?user_query>")
+_QUERY = lazy(r"</?user_query>")
 """Cursor's tags around what a user typed."""
 _ROLES: Final = {
     "gemini": "assistant",

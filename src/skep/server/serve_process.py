@@ -6,6 +6,7 @@ closes the banks.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -93,6 +94,8 @@ def serve(
         raise ConfigError(
             f"other machines reach {host}, and there is no token yet; make one with `skep token add NAME`"
         )
+    for name in banks.places:
+        banks.bank(name)  # one that cannot be opened is told of now
     access = Access(
         tokens=tokens,
         hosts=host_names(host, allowed_hosts),
@@ -103,6 +106,17 @@ def serve(
     )
     audit = Audit(tokens.path.with_name("denials.jsonl"))
     _run(banks, access, audit, host, port, profile, lambda url: started(url, secret))
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port} cannot be listened on ({error.strerror or error}); is another server running there? --port"
+            " chooses another, 0 takes a free one"
+        ) from error
 
 
 def _run(
@@ -132,11 +146,11 @@ def _run(
         )
         loop = asyncio.get_running_loop()
         server = _Stoppable(config, lambda: loop.call_soon_threadsafe(api.closing.set))
-        socket = config.bind_socket()
+        listener = _listener(host, port)
         name = f"[{host}]" if ":" in host else host
-        started(f"http://{name}:{socket.getsockname()[1]}/")
+        started(f"http://{name}:{listener.getsockname()[1]}/")
         try:
-            await server.serve(sockets=[socket])
+            await server.serve(sockets=[listener])
         finally:
             await asyncio.to_thread(api.close)
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
@@ -29,11 +28,11 @@ _CUT: Final = lazy(r"[\s`'\"<>()\[\]{},;|=]+")
 _MARKED: Final = lazy(r"`([^`\n]{2,300})`")
 _CALLED: Final = lazy(r"(?<![\w.])([A-Za-z_]\w*(?:\.\w+)*)\(\)")
 _VERSION: Final = lazy(r"([A-Za-z][\w.-]*)(?:==|~=|>=|@)v?(\d+(?:\.\w+)+)")
-_HEX: Final = re.compile(r"[0-9a-f]{7,40}")
-_NAME: Final = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*)*")
-_SNAKE: Final = re.compile(r"[A-Za-z]\w*_\w*[A-Za-z0-9]")
-_HUMPS: Final = re.compile(r"[a-z0-9][A-Z]")
-_WORD: Final = re.compile(r"[a-z][\w./:@-]*")
+_HEX: Final = lazy(r"[0-9a-f]{7,40}")
+_NAME: Final = lazy(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*)*")
+_SNAKE: Final = lazy(r"[A-Za-z]\w*_\w*[A-Za-z0-9]")
+_HUMPS: Final = lazy(r"[a-z0-9][A-Z]")
+_WORD: Final = lazy(r"[a-z][\w./:@-]*")
 _ENDINGS = """
 py pyi js jsx mjs cjs ts tsx mts vue svelte go rs c h cc cpp hpp cs java kt kts rb php swift scala sh bash zsh fish ps1
 sql html css scss less json jsonl jsonc yaml yml toml ini cfg conf env lock md mdx rst txt csv tsv xml proto graphql tf

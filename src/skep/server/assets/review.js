@@ -75,19 +75,34 @@ export default async function open(place) {
       look.textContent = "Looking…";
       const conflicts = await call("find_conflicts").finally(() => { look.disabled = false; look.textContent = "Look again"; });
       found.replaceChildren(conflicts.length
-        ? h("ul", { class: "list" }, conflicts.slice(0, 100).map((one) => h("li", { class: "card" },
-          h("p", {}, tag(one.kind, one.kind === "contradiction" ? "bad" : "warn"), h("span", { class: "quiet small" }, ` because of ${one.reason}, ${Math.round(one.confidence * 100)} % sure`)),
-          h("a", { class: "text", href: `#/memory/${encodeURIComponent(one.existing.id)}` }, one.existing.text),
-          one.memory && h("a", { class: "text", href: `#/memory/${encodeURIComponent(one.memory.id)}` }, one.memory.text))))
+        ? h("ul", { class: "list", id: "conflicts" }, conflicts.slice(0, 100).map(conflict))
         : empty("No conflicts", "Nothing in the bank contradicts or repeats anything else."));
     } }, "Look for conflicts");
     return h("section", {}, h("h2", {}, "Conflicts in the whole bank"), h("p", { class: "quiet small" }, "On a large bank this takes a while."), look, found);
+  }
+
+  function conflict(one) {
+    const [older, newer] = [one.existing, one.memory].sort((a, b) => a.created_at - b.created_at);
+    const row = h("li", { class: "card" },
+      h("p", {}, tag(one.kind, one.kind === "contradiction" ? "bad" : "warn"), h("span", { class: "quiet small" }, ` because of ${one.reason}, ${Math.round(one.confidence * 100)} % sure`)),
+      [older, newer].map((memory) => h("p", {}, h("span", { class: "quiet small" }, `${at(memory.created_at)} `), h("a", { class: "text", href: `#/memory/${encodeURIComponent(memory.id)}` }, memory.text))),
+      may("write") && h("p", { class: "row" },
+        act("The newer replaces the older", "supersede", { old: older.id, new: newer.id }),
+        act("Same: merge", "merge", { loser: older.id, winner: newer.id }),
+        act("They contradict", "link", { src: newer.id, dst: older.id, rel: "contradicts" })));
+    function act(name, verb, given) {
+      return h("button", { type: "button", onclick: async () => { await call(verb, given); row.remove(); say(`done: ${name}; the history of either memory has the undo`); } }, name);
+    }
+    return row;
   }
 
   const choose = (n) => { chosen = Math.max(0, Math.min(items.length - 1, n)); draw(); };
   await load();
   return {
     key: (event) => (event.key === "j" ? choose(chosen + 1) : event.key === "k" ? choose(chosen - 1) : decide(chosen, event.key)),
-    changed: () => { clearTimeout(load.timer); load.timer = setTimeout(() => load().catch(() => {}), 400); },
+    changed: () => {
+      clearTimeout(load.timer); // not while somebody works on what a long search found
+      load.timer = setTimeout(() => { if (!document.querySelector("#conflicts")) load().catch(() => {}); }, 400);
+    },
   };
 }
