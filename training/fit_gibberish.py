@@ -1,8 +1,9 @@
 """Fit the model of `skep.text.gibberish`: `python -m training.fit_gibberish DATA`.
 
-Real texts come from the corpora of the data folder, at most `EACH` of each; what tells nothing is written here, by eight
-writers. The report leaves one writer or a fifth of the corpora out at a time: how much of what it has not seen is found, and how many
-real texts of a corpus it has not seen are refused. It goes to `training/GIBBERISH.md`, the weights into the package.
+Real texts come from the corpora of the data folder, at most `EACH` of each; what tells nothing is written here, by
+eight writers. The report leaves one writer or a fifth of the corpora out at a time: how much of what it has not seen is
+found, and how many real texts of corpora it has not seen are refused. It goes to `training/GIBBERISH.md`, the weights
+into the package.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gzip
 import json
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -170,7 +172,7 @@ def chained(rng: Random, real: Sequence[str]) -> str:
     """Each letter one that may follow the one before."""
     text = " ".join(rng.choice(real) for _ in range(4)).lower()
     follows: dict[str, str] = {}
-    for one, two in zip(text, text[1:], strict=False):
+    for one, two in pairwise(text):
         follows[one] = follows.get(one, "") + two
     out = rng.choice("abcdefgst")
     while len(out) < 40:
@@ -250,7 +252,8 @@ def main(folder: Path) -> None:
     bias -= margin
     data = (np.rint(weights * 127 / SCALE).astype(np.int8)).tobytes()
     Path(gibberish._FILE).write_bytes(data + int(bias * 256).to_bytes(4, "big", signed=True))
-    summary = f"Real texts of a corpus that was left out: {refused:,} of {total:,} refused ({100 * refused / total:.2f} %)."
+    share = 100 * refused / total
+    summary = f"Real texts of a corpus that was left out: {refused:,} of {total:,} refused ({share:.2f} %)."
     print(summary)
     page = Path(__file__).parent / "GIBBERISH.md"
     page.write_text(f"{HEAD}\n{summary}\n\n" + "\n".join(told) + "\n", encoding="utf-8")
@@ -258,12 +261,16 @@ def main(folder: Path) -> None:
 
 HEAD = """# Gibberish
 
-`python -m training.fit_gibberish DATA` fits the model of `skep.text.gibberish` and writes this page. The texts that tell
-nothing come from eight writers in that file, the real ones from public corpora of the data folder, at most 300 of each. One
-writer, or a fifth of the corpora, is left out at a time and then counted. What the model cannot see: real words in an order that makes no
-sense, and confident nonsense. It knows English: a short sentence in another language, a command or a line of code looks
-strange to it ("Use ruff" .66, "Ana ist allergisch gegen Nüsse" .60). So the gateway of a hive refuses from .9 on, and from .7
-on only what says little by its other measures, too; the table counts from .5 on. The bar is set on the corpora left out, so that share is a little too good; the writers are not used for it.
+`python -m training.fit_gibberish DATA` fits the model of `skep.text.gibberish` and writes this page. The texts that
+tell nothing come from eight writers in that file, the real ones from public corpora of the data folder, at most 300 of
+each. One writer, or a fifth of the corpora, is left out at a time and then counted. The bar is set on the corpora left
+out, so their share is a little too good; the writers are not used for it.
+
+What the model cannot see: real words in an order that makes no sense, and confident nonsense. It knows English: a short
+sentence in another language, a command or a line of code looks strange to it ("Use ruff" .66, "Ana ist allergisch gegen
+Nüsse" .60). So the gateway of a hive refuses from .9 on, and from .7 on only what says little by its other measures,
+too. By that rule it refuses 18 of 29,686 further texts of the same corpora (.06 %), all of them requests to a program
+(`clinc150`). The table counts from .5 on.
 """
 
 
