@@ -203,7 +203,9 @@ def main() -> None:
     """Fit and write, or measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vectors", type=Path, help="of the bundled encoder, if they have been made")
-    parser.add_argument("--published", type=Path, help="folder of the published encoder, which has not seen the topics")
+    parser.add_argument(
+        "--published", type=Path, help="folder of the published encoder, which has not seen the topics"
+    )
     parser.add_argument(
         "--left-out", type=int, default=0, metavar="FOLDS", help="measure on writers left out"
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from skep.retrieval.pipeline import run
 from skep.retrieval.recall_config import preset
 from skep.retrieval.sources import InMemorySources
 from skep.semantics import pair_judge
+from skep.semantics.pair_reader import LIKELY
 from training.fit_judge import columns_of, fit_heads, rows_of, texts_of
 from training.topics import Question, Topic, read_topics
 
@@ -93,7 +94,13 @@ def links(topics: Sequence[Topic], vectors: dict[str, Array]) -> dict[str, Array
     return found
 
 
-def ask(bank: Sequence[Topic], embedder: Known, vectors: dict[str, Array], link: Array) -> Iterator[Asked]:
+def ask(
+    bank: Sequence[Topic],
+    embedder: Known,
+    vectors: dict[str, Array],
+    link: Array,
+    read: Mapping[tuple[str, str], float],
+) -> Iterator[Asked]:
     """Every question of a bank that has an answer."""
     memories: list[Memory] = []
     for number, topic in enumerate(bank):
@@ -114,6 +121,10 @@ def ask(bank: Sequence[Topic], embedder: Known, vectors: dict[str, Array], link:
     columns = np.concatenate([columns, pair_judge.vector_features(made[older], made[newer])], 1)
     odds = np.full((len(memories), len(memories)), -np.inf)
     odds[older, newer] = columns @ link[:-1] + link[-1]
+    for i, j in zip(*np.nonzero(odds > LIKELY), strict=True):
+        told = read.get((texts[i], texts[j]))
+        if told is not None:
+            odds[i, j] = (odds[i, j] + told) / 2
     config = preset("default", model=True)
     for number, topic in enumerate(bank):
         for question in topic.questions:
@@ -199,6 +210,9 @@ def main() -> None:
     """Print weights, and figures with each writer left out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--published", type=Path, required=True, help="folder of the published encoder")
+    parser.add_argument(
+        "--readings", type=Path, help="what readers that had not seen a writer say of its pairs"
+    )
     parser.add_argument("--vectors", type=Path, help="vectors of `texts_of` by the bundled encoder, if made")
     args = parser.parse_args()
     topics = read_topics()
@@ -206,13 +220,19 @@ def main() -> None:
     made = MiniLMEmbedder().embed(texts) if args.vectors is None else np.load(args.vectors)
     vectors = dict(zip(texts, made, strict=True))
     link, embedder = links(topics, vectors), Known(args.published)
-    asked = [each for bank in banks(topics) for each in ask(bank, embedder, vectors, link[bank[0].writer])]
+    read: dict[tuple[str, str], float] = {}
+    if args.readings is not None:
+        told = np.load(args.readings, allow_pickle=True)
+        read = dict(zip(zip(told["older"], told["newer"], strict=True), told["odds"].tolist(), strict=True))
+    asked = [
+        each for bank in banks(topics) for each in ask(bank, embedder, vectors, link[bank[0].writer], read)
+    ]
     coefficients, bias = fitted(asked)
     print("weights", coefficients.round(3).tolist(), "bias", round(bias, 3))
     writers = sorted({each.writer for each in asked})
     left_out = {writer: fitted([each for each in asked if each.writer != writer]) for writer in writers}
     print("without", figures(asked, left_out, 2.0))
-    for likely in (0.4, 0.45, 0.5, 0.55, 0.6, 0.7):
+    for likely in (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7):
         print(likely, figures(asked, left_out, likely))
 
 

@@ -17,7 +17,7 @@ from skep.errors import ConflictError, InvalidInputError, UnknownKeyError
 from skep.model import Memory
 from skep.semantics.conflict_policy import ATTEMPTS
 from skep.semantics.find_conflicts import key_of
-from skep.semantics.pair_judge import Pair, Verdict, judge_many
+from skep.semantics.pair_judge import Pair, Reader, Verdict, judge_many
 
 DAY = 86_400.0
 
@@ -397,9 +397,9 @@ def test_a_look_through_the_bank_finds_what_a_look_at_each_memory_finds_and_comp
 ) -> None:
     asked: list[int] = []
 
-    def counted(pairs: Sequence[Pair]) -> list[Verdict]:
+    def counted(pairs: Sequence[Pair], reader: Reader | None = None) -> list[Verdict]:
         asked.append(len(pairs))
-        return judge_many(pairs)
+        return judge_many(pairs, reader)
 
     told: list[tuple[int, int]] = []
     with Bank.open(":memory:") as bank:

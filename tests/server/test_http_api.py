@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 pytest.importorskip("starlette", reason="the server extra is not installed")
@@ -186,27 +187,21 @@ def test_changes_are_told_as_they_happen_whoever_makes_them(server: Running) -> 
     assert heard == [mine, theirs]
 
 
-def test_a_replica_reads_waits_for_and_appends_events(server: Running, tmp_path: Path) -> None:
+def test_events_of_another_replica_are_taken_and_the_log_is_read_in_order(
+    server: Running, tmp_path: Path
+) -> None:
     with Bank.open(tmp_path / "replica.skep") as replica:
         mine = replica.remember("Written at a replica").memory.id
-        sent = [json.loads(line) for line in _as_json(replica)]
-        status, _, found = server.ask("POST", "/v1/banks/notes/events", {"events": sent})
-    position = found["position"]
+        sent = [json.loads(msgspec.json.encode(event)) for event in replica.events()]
+    status, applied = server.verb("apply", bank="notes", events=sent)
+    broken = server.verb("apply", bank="notes", events=[sent[0] | {"actor": ""}])
+    read = server.ask("GET", "/v1/banks/notes/events?limit=10000")[2]
 
-    assert status == 200
+    assert (status, applied["new"]) == (200, 1)
     assert server.verb("get", bank="notes", memory_id=mine)[1]["text"] == "Written at a replica"
-    assert (
-        server.ask("GET", f"/v1/banks/notes/events/wait?after={position}&timeout=0")[2]["position"]
-        == position
-    )
-    read = server.ask("GET", f"/v1/banks/notes/events?after={position - 1}")[2]
-    assert [f"{e['actor']}-{e['counter']}" for e in read["events"]] == [mine]
-
-
-def _as_json(bank: Bank) -> list[bytes]:
-    import msgspec
-
-    return [msgspec.json.encode(event) for event in bank.events()]
+    assert (broken[0], broken[1]["error"]["type"]) == (400, "SyncError")
+    assert [event["seq"] for event in read["events"]] == list(range(1, read["position"] + 1))
+    assert server.ask("GET", "/v1/banks/notes/events?limit=0")[0] == 400
 
 
 def test_health_needs_no_token_and_metrics_count_what_was_asked(server: Running) -> None:

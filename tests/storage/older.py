@@ -12,6 +12,7 @@ from skep.storage.memory_rows import searched_text
 from skep.storage.sqlite_store import SqliteStore
 
 TO_EIGHT = """
+DROP TABLE pair_readings;
 ALTER TABLE kept_folds RENAME TO folds;
 DROP INDEX memories_key;
 DROP INDEX memories_project;

@@ -6,22 +6,18 @@ scope, `agent_id` is the agent, as in an import from mem0. mem0 itself is not ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
+from skep.adapters.mem0_arguments import Message, asked_for, by_user, messages_of, whose, words_of
 from skep.clock import Now, system_now
 from skep.errors import InvalidInputError, NotFoundError
-from skep.filters import OPERATORS
-from skep.model import ANY, Scope
 from skep.model import Memory as Stored
 
 if TYPE_CHECKING:
     from skep.bank.memory_bank import MemoryBank
 
-PARTS = {"user_id": "user", "run_id": "session"}
-ENTITIES = ("user_id", "agent_id", "run_id")
-Message = Mapping[str, Any]
 Facts = Callable[[Sequence[Message]], Iterable[str]]
 UNSET: Any = object()
 TIMELY = (
@@ -33,7 +29,7 @@ class Memory:
     """What `mem0.Memory` does, in a bank.
 
     Args:
-        bank: The bank; without one, the bank of this folder or of `SKEP_BANK` is opened.
+        bank: The bank; without one, that of the user is opened, as by `Bank.open()`.
         facts: Finds the statements in messages, for `add(infer=True)`. Without one, each message of a user is one.
     """
 
@@ -83,14 +79,14 @@ class Memory:
             raise ValueError("prompt has no effect without mem0's model; pass `facts=` to Memory instead")
         if memory_type not in (None, "procedural_memory"):
             raise ValueError(f"memory_type must be 'procedural_memory' or left out, got {memory_type!r}")
-        said = _messages(messages)
+        said = messages_of(messages)
         ends: dict[str, Any] = {} if expiration_date is None else {"ttl": self._until(expiration_date)}
         if infer and self.facts is not None:
             told = [(text, None) for text in self.facts(said)]
         else:
-            kept = [m for m in said if m.get("role", "user") != "system" and (not infer or _by_user(m))]
-            told = [(_words(m), None if infer else m.get("role")) for m in kept]
-        whose = _whose({"user_id": user_id, "agent_id": agent_id, "run_id": run_id}, asked=False)
+            kept = [m for m in said if m.get("role", "user") != "system" and (not infer or by_user(m))]
+            told = [(words_of(m), None if infer else m.get("role")) for m in kept]
+        owner = whose({"user_id": user_id, "agent_id": agent_id, "run_id": run_id}, asked=False)
         results: list[dict[str, Any]] = []
         for text, role in told:
             if not text.strip():
@@ -98,7 +94,7 @@ class Memory:
             done = self.bank.remember(
                 text,
                 kind="procedure" if memory_type else "fact",
-                **whose,
+                **owner,
                 metadata={**(metadata or {}), **({"role": role} if role else {})},
                 on_conflict="supersede" if infer else "ignore",
                 **ends,
@@ -123,7 +119,7 @@ class Memory:
         **kwargs: Any,
     ) -> dict[str, list[dict[str, Any]]]:
         """The memories of a user, agent or run, newest first."""
-        asked = _asked(filters, kwargs, "get_all")
+        asked = asked_for(filters, kwargs, "get_all")
         if top_k <= 0:
             return {"results": []}
         status = ("active", "pending", "expired") if show_expired else ("active", "pending")
@@ -152,7 +148,7 @@ class Memory:
             raise ValueError("rerank: pass a reranker to `Bank.recall`; see docs/how-to/rerank.md")
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold must be between 0 and 1, got {threshold}")
-        asked = _asked(filters, kwargs, "search")
+        asked = asked_for(filters, kwargs, "search")
         if top_k <= 0:
             return {"results": []}
         found = self.bank.recall(query, **asked, limit=top_k)
@@ -200,7 +196,7 @@ class Memory:
         named = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         if not any(named.values()):
             raise ValueError("Name a user_id, agent_id or run_id. To delete everything, use `reset()`.")
-        self._forget(**_whose(named, asked=True))
+        self._forget(**whose(named, asked=True))
         return {"message": "Memories deleted successfully!"}
 
     def history(self, memory_id: str) -> list[dict[str, Any]]:
@@ -239,11 +235,11 @@ class Memory:
         except NotFoundError as error:
             raise ValueError(f"Memory with id {memory_id} not found") from error
 
-    def _forget(self, **whose: Any) -> None:
+    def _forget(self, **owner: Any) -> None:
         ids: list[str] = []
         cursor: str | None = None
         while True:
-            page = self.bank.find(**whose, status=None, limit=1000, cursor=cursor)
+            page = self.bank.find(**owner, status=None, limit=1000, cursor=cursor)
             ids += [memory.id for memory in page]
             if (cursor := page.cursor) is None:
                 break
@@ -270,76 +266,3 @@ class Memory:
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
-def _messages(messages: Any) -> list[Message]:
-    if isinstance(messages, str):
-        return [{"role": "user", "content": messages}]
-    if isinstance(messages, Mapping):
-        return [cast("Message", messages)]
-    if not isinstance(messages, list | tuple):
-        raise ValueError(f"messages must be str, dict, or list[dict], got {type(messages).__name__}")
-    return list(cast("Sequence[Message]", messages))
-
-
-def _by_user(message: Message) -> bool:
-    return message.get("role", "user") == "user"
-
-
-def _words(message: Message) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = cast("list[Message]", content)
-        return "\n".join(str(part["text"]) for part in parts if part.get("text"))
-    return str(content or "")
-
-
-def _whose(named: Mapping[str, Any], *, asked: bool) -> dict[str, Any]:
-    """Scope and agent of the ids; in what is asked for, an id that is not named may be any."""
-    clean: dict[str, str] = {}
-    for name in ENTITIES:
-        if (value := named.get(name)) is None:
-            continue
-        clean[name] = str(value).strip()
-        if not clean[name] or any(map(str.isspace, clean[name])):
-            raise ValueError(f"{name} must not be empty or hold spaces, got {value!r}")
-    if not clean:
-        raise ValueError(
-            "name at least one of user_id, agent_id, run_id; for example filters={'user_id': 'u1'}"
-        )
-    missing = ANY if asked else None
-    scope = Scope(project=missing, **{part: clean.get(name, missing) for name, part in PARTS.items()})
-    return {"scope": scope, "agent": clean.get("agent_id")}
-
-
-def _asked(filters: Mapping[str, Any] | None, extra: Mapping[str, Any], verb: str) -> dict[str, Any]:
-    """Scope, agent and conditions on metadata of a filter."""
-    if extra:
-        raise ValueError(f"{verb}() takes {', '.join(sorted(extra))} inside filters={{...}}")
-    conditions: dict[str, Any] = {}
-    for name, wanted in _flat(filters or {}):
-        before = conditions.get(name)
-        conditions[name] = (
-            {**before, **wanted} if isinstance(before, dict) and isinstance(wanted, dict) else wanted
-        )
-    named = {name: conditions.pop(name) for name in ENTITIES if name in conditions}
-    return {**_whose(named, asked=True), "metadata": conditions}
-
-
-def _flat(filters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, wanted in filters.items():
-        if name == "AND":
-            for inner in cast("Sequence[Mapping[str, Any]]", wanted):
-                yield from _flat(inner)
-        elif name in ("OR", "NOT"):
-            raise ValueError(f"{name} is not there in filters; ask twice, or use 'nin' and 'ne'")
-        elif isinstance(wanted, Mapping):
-            operators = cast("Mapping[str, Any]", wanted)
-            unknown = sorted(set(operators) - set(OPERATORS))
-            if unknown:
-                raise ValueError(
-                    f"{name}: {', '.join(unknown)} is not there in filters; use {', '.join(OPERATORS)}"
-                )
-            yield name, {f"${key}": value for key, value in operators.items()}
-        else:
-            yield name, {"$ne": None} if wanted == ANY else wanted

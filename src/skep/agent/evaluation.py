@@ -10,9 +10,13 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from multiprocessing import get_context
 from pathlib import Path
+from threading import BrokenBarrierError
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
@@ -20,7 +24,7 @@ import msgspec
 from skep.agent.answers import answer
 from skep.agent.learn_content import learn_from_content
 from skep.clock import Now, system_now
-from skep.errors import InvalidInputError, NotFoundError
+from skep.errors import InvalidInputError, NotFoundError, SyncError
 from skep.hive.gateway import HivePolicy
 from skep.hive.hive import Hive
 from skep.lifecycle.learn import Z95
@@ -31,12 +35,17 @@ if TYPE_CHECKING:
     from skep.llm.language_model import LLM
 
 
-Topology = Literal["single", "flat", "federated", "sharded"]
+Topology = Literal["single", "flat", "federated", "sharded", "distributed"]
 TOPOLOGIES: tuple[Topology, ...] = ("single", "flat", "federated", "sharded")
-POLICY = HivePolicy(rate=1e9, burst=10**9)
-"""The usual rules, without the limit on how much one agent may write in a minute: a feed is fast."""
+POLICY = HivePolicy(rate=1e9, burst=10**9, deadline=20.0, hedge_after=5.0)
+"""The usual rules, without the limit on how much one agent may write in a minute: a feed is fast. And with patience: on
+a busy machine no member is given up early, for what is measured is answers."""
 GROUP = 5
 """Agents in a group of a federated hive."""
+PROCESSES = 3
+"""Processes of a distributed hive, this one included."""
+STARTING = 120.0
+"""Seconds in which the other processes must be there."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +55,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     scope: str | None = None
     agent: str | None = None
     """Who is told; dealt out in turn where nothing is said."""
+
+
+Told = tuple[float, Turn]
+"""When a turn was told, and the turn."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +192,7 @@ def evaluate(
     llm: LLM | None = None,
     learns: bool = False,
     embedder: Embedder | None = None,
+    bus: str | None = None,
     now: Now = system_now,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Grade:
@@ -192,29 +206,29 @@ def evaluate(
         llm: The model that words answers, and with `learns` finds facts.
         learns: Learn the facts of each turn; otherwise each turn is kept as it is.
         embedder: What turns text into vectors.
+        bus: The address of the bus of a `distributed` layout, such as `nats://localhost:4222`.
         now: The clock.
         progress: Told what is done, of how much.
     """
     agents = 1 if topology == "single" else agents
     names = names_of(agents)
     before = Spent() if llm is None else llm.spent
-    with hive_of(topology, agents, embedder) as hive:
+    fed = _dealt(turns, names, now() - len(turns))
+    if topology == "distributed":
+        opened = distributed(bus, names, fed, learns=learns or embedder is not None)
+    else:
+        opened = nullcontext(Whole(hive_of(topology, agents, embedder), names))
+    with opened as whole, whole.hive as hive:
+        names = whole.names
         started = time.process_time()
-        first = now() - len(turns)
-        fed: dict[str, list[Told]] = {}
-        known: dict[str, str] = {}
-        for number, turn in enumerate(turns):
-            said = turn.agent or ""
-            name = known.setdefault(said, names[len(known) % agents]) if said else names[number % agents]
-            fed.setdefault(name, []).append((first + number, turn))
         done = 0
         for name, mine in fed.items():
-            _feed(hive, name, mine, llm=llm, learns=learns)
+            if name in names:
+                _feed(hive, name, mine, llm=llm, learns=learns)
             done += len(mine)
             if progress is not None:
                 progress("turns", done, len(turns))
-        for member in hive.members.values():
-            member.bank.reembed()  # a large feed is read by the model in the background
+        whole.fed()
         feed_s = time.process_time() - started
         memories = sum(1 for _ in _everything(hive, names[0]))
         scores: list[float] = []
@@ -223,7 +237,7 @@ def evaluate(
         categories: dict[str, list[float]] = {}
         started = time.process_time()
         for number, question in enumerate(questions):
-            bank = hive.agent(names[number % agents])
+            bank = hive.agent(names[number % len(names)])
             found = answer(bank, question.text, llm=llm, scope=_scope(question.scope))
             scores.append(100 * rubric(found.text, question.keywords))
             hits = found.recalled.hits if found.recalled is not None else ()
@@ -232,7 +246,7 @@ def evaluate(
             categories.setdefault(question.category or "-", []).append(scores[-1])
             if progress is not None:
                 progress("questions", number + 1, len(questions))
-        cpu = time.process_time() - started
+        cpu = time.process_time() - started + whole.others()
     mean = sum(scores) / len(scores)
     spread = math.sqrt(sum((each - mean) ** 2 for each in scores) / max(1, len(scores) - 1))
     return Grade(
@@ -252,12 +266,122 @@ def evaluate(
     )
 
 
+def _dealt(turns: Sequence[Turn], names: Sequence[str], first: float) -> dict[str, list[Told]]:
+    """Who is told which turns, and when."""
+    fed: dict[str, list[Told]] = {}
+    known: dict[str, str] = {}
+    for number, turn in enumerate(turns):
+        said = turn.agent or ""
+        name = known.setdefault(said, names[len(known) % len(names)]) if said else names[number % len(names)]
+        fed.setdefault(name, []).append((first + number, turn))
+    return fed
+
+
+class Whole:
+    """A hive whose members all run in this process."""
+
+    def __init__(self, hive: Hive, names: Sequence[str]) -> None:
+        self.hive, self.names = hive, names
+        """The agents of this process."""
+
+    def fed(self) -> None:
+        """Everybody was told everything: have the model read what waits for it."""
+        for member in self.hive.members.values():
+            member.bank.reembed()
+
+    def others(self) -> float:
+        """Processor seconds that other processes spent on the questions."""
+        return 0.0
+
+
+class Spread(Whole):
+    """A hive over several processes."""
+
+    def __init__(
+        self, hive: Hive, names: Sequence[str], barrier: Any, stop: Any, costs: Any, count: int
+    ) -> None:
+        super().__init__(hive, names)
+        self._barrier, self._stop, self._costs, self._count = barrier, stop, costs, count
+
+    def fed(self) -> None:
+        """See `Whole`; what others were told has been copied by then."""
+        self._barrier.wait(STARTING)
+        super().fed()
+        self._barrier.wait(STARTING)
+
+    def others(self) -> float:
+        """See `Whole`."""
+        self._stop.set()
+        return sum(self._costs.get(timeout=STARTING) for _ in range(self._count))
+
+
+@contextmanager
+def distributed(
+    bus: str | None, names: Sequence[str], fed: Mapping[str, list[Told]], *, learns: bool
+) -> Generator[Whole]:
+    """A sharded hive whose members run in several processes and talk over a bus."""
+    if bus is None:
+        raise InvalidInputError(
+            "a distributed layout needs a bus, such as nats://localhost:4222", field="bus"
+        )
+    if learns or len(names) < PROCESSES:
+        raise InvalidInputError(
+            f"a distributed layout has {PROCESSES} agents or more, which keep turns as they are",
+            field="topology",
+        )
+    context = get_context("spawn")
+    parts = [list(names[place::PROCESSES]) for place in range(PROCESSES)]
+    barrier, stop, costs = context.Barrier(PROCESSES), context.Event(), context.Queue()
+    hive = f"eval-{secrets.token_hex(4)}"
+    workers = [
+        context.Process(
+            target=_member,
+            args=(bus, hive, list(names), mine, {n: fed.get(n, []) for n in mine}, barrier, stop, costs),
+            daemon=True,
+        )
+        for mine in parts[1:]
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        opened = Hive.sharded(names, policy=POLICY, name=hive, bus=bus, local=parts[0])
+        barrier.wait(STARTING)
+        yield Spread(opened, parts[0], barrier, stop, costs, len(workers))
+    except BrokenBarrierError:
+        raise SyncError("a process of the distributed hive did not come up; is the bus running?") from None
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join(10)
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
+
+
+def _member(
+    bus: str,
+    name: str,
+    names: list[str],
+    mine: list[str],
+    fed: dict[str, list[Told]],
+    barrier: Any,
+    stop: Any,
+    costs: Any,
+) -> None:
+    """Another process of a distributed hive: it is told its turns, and answers until it is stopped."""
+    with Hive.sharded(names, policy=POLICY, name=name, bus=bus, local=mine) as hive:
+        barrier.wait(STARTING)
+        for agent, turns in fed.items():
+            _feed(hive, agent, turns, llm=None, learns=False)
+        spread = Spread(hive, mine, barrier, stop, costs, 0)
+        spread.fed()
+        started = time.process_time()
+        stop.wait()
+        costs.put(time.process_time() - started)
+
+
 def _scope(name: str | None) -> dict[str, str] | None:
     return None if name is None else {"project": name}
-
-
-Told = tuple[float, Turn]
-"""When a turn was told, and the turn."""
 
 
 def _feed(hive: Hive, name: str, turns: Sequence[Told], *, llm: LLM | None, learns: bool) -> None:

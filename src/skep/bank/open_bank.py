@@ -64,6 +64,11 @@ class OpenBank:
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Engine = engine
+        if not engine.embeddings.embedder.instant:
+            from skep.semantics.pair_reader import BankReader
+
+            engine.reader = BankReader(engine)
+            engine.embeddings.filled = engine.reader.read_near
         self._recaller: Recaller | None = None
         self._past: tuple[tuple[float, tuple[int, int]], Self] | None = None
         """The last view that was asked for; older ones live for as long as somebody holds them."""

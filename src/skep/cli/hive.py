@@ -412,9 +412,10 @@ def repair(path: str, as_json: bool) -> None:
     "--topology",
     "topologies",
     multiple=True,
-    type=click.Choice(["single", "flat", "federated", "sharded"]),
-    help="The layout; may be repeated; default: all.",
+    type=click.Choice(["single", "flat", "federated", "sharded", "distributed"]),
+    help="The layout; may be repeated; default: all, distributed only with --bus.",
 )
+@click.option("--bus", help="The bus of a distributed layout: three processes that talk over it.")
 @click.option(
     "--learn", "learns", is_flag=True, help="Learn the facts of each turn instead of keeping it as it is."
 )
@@ -430,6 +431,7 @@ def evaluate(
     questions: str,
     counts: tuple[int, ...],
     topologies: tuple[str, ...],
+    bus: str | None,
     learns: bool,
     llm_spec: str | None,
     llm_url: str | None,
@@ -452,13 +454,13 @@ def evaluate(
         budget = Budget(max_tokens=max_tokens)
         llm = open_llm(llm_spec, base_url=llm_url, price=llm_price, budget=budget, environ=os.environ)
     plan: list[tuple[Any, int]] = []
-    for topology in topologies or evaluation.TOPOLOGIES:
+    for topology in topologies or (*evaluation.TOPOLOGIES, *(("distributed",) if bus else ())):
         plan += [(topology, 1)] if topology == "single" else [(topology, n) for n in counts or (10,)]
     grades: list[Any] = []
     if not as_json:
         click.echo(evaluation.HEADING)
     for topology, count in plan:
-        grade = evaluation.evaluate(topology, count, told, asked, llm=llm, learns=learns)
+        grade = evaluation.evaluate(topology, count, told, asked, llm=llm, learns=learns, bus=bus)
         grades.append(grade)
         if not as_json:
             click.echo(grade.line())

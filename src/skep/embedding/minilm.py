@@ -7,12 +7,10 @@ them, NOTICE names their origin.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +18,7 @@ import msgspec
 
 from skep import runtime
 from skep.embedding.calibration import Calibration
+from skep.embedding.transformer import WIDTH, Layer, Norm, Tensor, layers_layout, one_thread, read_tensors
 from skep.errors import EmbedderUnavailableError
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 DATA = os.path.join(os.path.dirname(__file__), "data")
-LAYERS, HEADS, WIDTH, INNER = 6, 12, 384, 1536
 LIMIT = 256
 """Word pieces of a text that are read, its two marks included."""
 TOKENS = 512
@@ -49,92 +47,9 @@ RECENT = 512
 REINSTALL = "reinstall skep, make it with scripts/build_minilm.py, or open the bank with embedder='static'"
 
 
-class Tensor(NamedTuple):
-    """One tensor of the file: its name, its shape, and if it is int8 with one scale per row."""
-
-    name: str
-    shape: tuple[int, ...]
-    scaled: bool
-
-
 def layout() -> list[Tensor]:
     """The tensors in the order in which they lie in the file; dense weights as (output, input)."""
-    tensors = [
-        Tensor("word", (30522, WIDTH), True),
-        Tensor("position", (LIMIT, WIDTH), False),
-        Tensor("norm.weight", (WIDTH,), False),
-        Tensor("norm.bias", (WIDTH,), False),
-    ]
-    for layer in range(LAYERS):
-        for name, outputs, inputs in (
-            ("mixer", 3 * WIDTH, WIDTH),
-            ("mixed", WIDTH, WIDTH),
-            ("inner", INNER, WIDTH),
-            ("outer", WIDTH, INNER),
-        ):
-            tensors.append(Tensor(f"{layer}.{name}.weight", (outputs, inputs), True))
-            tensors.append(Tensor(f"{layer}.{name}.bias", (outputs,), False))
-        for name in ("first", "second"):
-            tensors.append(Tensor(f"{layer}.{name}.weight", (WIDTH,), False))
-            tensors.append(Tensor(f"{layer}.{name}.bias", (WIDTH,), False))
-    return tensors
-
-
-class _Dense(NamedTuple):
-    """A dense layer. The scales multiply its output, so that loading only widens the int8 weights."""
-
-    weights: Floats
-    scales: Floats
-    bias: Floats
-
-    def __call__(self, x: Floats) -> Floats:
-        out = x @ self.weights.T
-        out *= self.scales
-        out += self.bias
-        return out
-
-
-class _Norm(NamedTuple):
-    """Layer normalisation, in place."""
-
-    weight: Floats
-    bias: Floats
-
-    def __call__(self, x: Floats) -> Floats:
-        import numpy as np
-
-        x -= x.mean(axis=-1, keepdims=True)
-        x *= 1.0 / np.sqrt(np.einsum("ij,ij->i", x, x)[:, None] / WIDTH + 1e-12)
-        x *= self.weight
-        x += self.bias
-        return x
-
-
-class _Layer(NamedTuple):
-    """One layer of the transformer: attention (`mixer`, `mixed`) and the feed-forward part (`inner`, `outer`)."""
-
-    mixer: _Dense
-    mixed: _Dense
-    inner: _Dense
-    outer: _Dense
-    first: _Norm
-    second: _Norm
-
-    def __call__(self, x: Floats, spans: Sequence[tuple[int, int]]) -> Floats:
-        """The token states after this layer; a span is the tokens of one text, which see each other."""
-        import numpy as np
-
-        mixed = np.empty_like(x)
-        every = self.mixer(x).reshape(len(x), 3, HEADS, WIDTH // HEADS)
-        for start, end in spans:
-            query, key, value = every[start:end].transpose(1, 2, 0, 3)
-            scores = query @ key.transpose(0, 2, 1)
-            scores -= scores.max(axis=-1, keepdims=True)
-            np.exp(scores, out=scores)
-            scores /= scores.sum(axis=-1, keepdims=True)
-            mixed[start:end] = (scores @ value).transpose(1, 0, 2).reshape(end - start, WIDTH)
-        x = self.first(x + self.mixed(mixed))
-        return self.second(x + self.outer(_gelu(self.inner(x))))
+    return [Tensor("word", (30522, WIDTH), True), Tensor("position", (LIMIT, WIDTH), False), *layers_layout()]
 
 
 class _Model(NamedTuple):
@@ -143,8 +58,8 @@ class _Model(NamedTuple):
     words: NDArray[np.int8]
     word_scales: Floats
     positions: Floats
-    norm: _Norm
-    layers: list[_Layer]
+    norm: Norm
+    layers: Sequence[Layer]
 
     def encode(self, rows: Sequence[Sequence[int]]) -> Floats:
         """The mean of the token states of each text, as a unit row.
@@ -263,12 +178,12 @@ class MiniLMEmbedder:
         ends = np.cumsum(sizes).tolist()
         rows = [[CLS, *flat[end - size : end], SEP] for end, size in zip(ends, sizes, strict=True)]
         waiting = sorted((at for at, row in enumerate(rows) if len(row) > 2), key=lambda at: len(rows[at]))
-        model = _model(self._folder)
+        model = model_of(self._folder)
         while waiting:
             longest = len(rows[waiting[-1]])
             batch = waiting[-max(1, TOKENS // longest) :]
             del waiting[-len(batch) :]
-            with _openblas().one_thread():
+            with one_thread():
                 out[batch] = model.encode([rows[at] for at in batch])
         return out
 
@@ -277,28 +192,6 @@ class MiniLMEmbedder:
 def bundled_minilm() -> MiniLMEmbedder:
     """The one that the banks of a process share, with the vectors it has made lately."""
     return MiniLMEmbedder()
-
-
-def _gelu(x: Floats) -> Floats:
-    """The Gaussian error linear unit, its error function by Abramowitz and Stegun 7.1.26 (error below 1.5e-7)."""
-    import numpy as np
-
-    size = np.abs(x)
-    size *= math.sqrt(0.5)
-    t = np.reciprocal(1 + np.float32(0.3275911) * size)
-    tail = np.float32(1.061405429) * t
-    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail += np.float32(coefficient)
-        tail *= t
-    size *= size
-    np.negative(size, out=size)
-    tail *= np.exp(size, out=size)
-    tail -= 1
-    np.copysign(tail, x, out=tail)  # the error function: 1 - tail above 0, tail - 1 below
-    tail += 1
-    tail *= x
-    tail *= np.float32(0.5)
-    return tail
 
 
 @lru_cache(maxsize=4)
@@ -325,102 +218,7 @@ def _draft_map(folder: str, inputs: int) -> Floats:
 
 
 @lru_cache(maxsize=2)
-def _model(folder: str) -> _Model:
+def model_of(folder: str = DATA) -> _Model:
     """The weights of a folder, kept for as long as the process lives: several banks share them."""
-    import numpy as np
-
-    path = os.path.join(folder, "minilm.bin")
-    try:
-        raw = np.memmap(path, np.uint8, "r")
-    except FileNotFoundError as error:
-        raise EmbedderUnavailableError(
-            f"the sentence encoder is missing from {folder}; {REINSTALL}"
-        ) from error
-    tensors = layout()
-    expected = sum(
-        math.prod(each.shape) * (1 if each.scaled else 4) + 4 * each.shape[0] * each.scaled
-        for each in tensors
-    )
-    if len(raw) != expected:
-        raise EmbedderUnavailableError(
-            f"the sentence encoder has {len(raw)} bytes instead of {expected}; {REINSTALL}"
-        )
-    plain: dict[str, Any] = {}
-    scales: dict[str, Any] = {}
-    at = 0
-    for name, shape, scaled in tensors:
-        if scaled:
-            scales[name] = np.frombuffer(raw, "<f4", shape[0], at)
-            at += 4 * shape[0]
-        count = math.prod(shape)
-        plain[name] = np.frombuffer(raw, "i1" if scaled else "<f4", count, at).reshape(shape)
-        at += count * (1 if scaled else 4)
-
-    def dense(name: str) -> _Dense:
-        weight = f"{name}.weight"
-        return _Dense(plain[weight].astype(np.float32), scales[weight], plain[f"{name}.bias"])
-
-    def norm(name: str) -> _Norm:
-        return _Norm(plain[f"{name}.weight"], plain[f"{name}.bias"])
-
-    layers = [
-        _Layer(
-            *(dense(f"{layer}.{name}") for name in ("mixer", "mixed", "inner", "outer")),
-            first=norm(f"{layer}.first"),
-            second=norm(f"{layer}.second"),
-        )
-        for layer in range(LAYERS)
-    ]
-    return _Model(plain["word"], scales["word"], plain["position"], norm("norm"), layers)
-
-
-class _OpenBlas:
-    """The OpenBLAS that came with numpy. Where numpy has another library, that is left as it is."""
-
-    NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
-
-    def __init__(self) -> None:
-        import ctypes
-        from importlib import import_module
-
-        library: Any = ctypes.CDLL(import_module("numpy._core._multiarray_umath").__file__ or "")
-        found = [name for name in self.NAMES if hasattr(library, name.format("set"))]
-        self._get: Callable[[], int] | None = getattr(library, found[0].format("get")) if found else None
-        self._set: Callable[[int], object] | None = (
-            getattr(library, found[0].format("set")) if found else None
-        )
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._before = 1
-        runtime.watch(self)
-
-    def forked(self) -> None:
-        """In a child: the threads that were inside are not here."""
-        self._lock = threading.Lock()
-        if self._inside and self._set is not None:
-            self._inside = 0
-            self._set(self._before)
-
-    @contextmanager
-    def one_thread(self) -> Generator[None]:
-        """Work on the calling thread alone: waking others costs more than products this small."""
-        if self._get is None or self._set is None:
-            yield
-            return
-        with self._lock:
-            if not self._inside:
-                self._before = self._get()
-                self._set(1)
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._inside -= 1
-                if not self._inside:
-                    self._set(self._before)
-
-
-@lru_cache(maxsize=1)
-def _openblas() -> _OpenBlas:
-    return _OpenBlas()
+    tensors = read_tensors(os.path.join(folder, "minilm.bin"), layout())
+    return _Model(tensors.plain["word"], tensors.scales["word"], tensors.plain["position"], *tensors.layers())

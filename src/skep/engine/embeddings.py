@@ -141,6 +141,8 @@ class Embeddings:
         self._asked_lock = threading.Lock()
         self._asked: OrderedDict[tuple[str, str], NDArray[np.float32]] = OrderedDict()
         """Vectors of recent queries: they depend on the text and the embedder alone, so no write makes them wrong."""
+        self.filled: Callable[[Sequence[int]], None] | None = None
+        """Called with the rows that a worker has embedded."""
         runtime.watch(self)
 
     def forked(self) -> None:
@@ -483,10 +485,12 @@ class Embeddings:
                 f"the embedder {space.fingerprint!r} is not at hand; open the bank with it, or run `skep reembed`"
             )
 
-        def stored(complete: bool) -> None:
+        def stored(rows: Sequence[int], complete: bool) -> None:
             self.outages.over(space.fingerprint)
             if complete:
                 self.switch()
+            if self.filled is not None and rows:
+                self.filled(rows)
 
         source = (Insisting if insist else Waiting)(self.store, space, stored)
         return EmbedWorker(source, embedder, clock=self._now, patient=insist)
@@ -538,10 +542,10 @@ class Waiting:
     Args:
         store: The bank.
         space: The space.
-        stored: Called after vectors were stored, with whether nothing waits any more.
+        stored: Called after vectors were stored, with their rows and whether nothing waits any more.
     """
 
-    def __init__(self, store: Store, space: Space, stored: Callable[[bool], None]) -> None:
+    def __init__(self, store: Store, space: Space, stored: Callable[[Sequence[int], bool], None]) -> None:
         self._store = store
         self._space = space
         self._stored = stored
@@ -556,7 +560,7 @@ class Waiting:
         if space is None:
             return None
         if space.state == "building" and not self._store.vectors.waiting(space.number):
-            self._stored(True)  # whoever made the last vector did not live to say so
+            self._stored((), True)  # whoever made the last vector did not live to say so
         return []
 
     def _claim(self, limit: int, now: float, *, after: int = -1, which: str = "due") -> list[Pending]:
@@ -587,7 +591,7 @@ class Waiting:
         self._store.put_vectors(
             self._space.number, rows, packed(vectors), [self._claimed[row] for row in rows]
         )
-        self._stored(not self._store.vectors.waiting(self._space.number))
+        self._stored(rows, not self._store.vectors.waiting(self._space.number))
 
     def record_failure(self, rows: Sequence[int], error: str, retry_at: float) -> None:
         """See `Source`."""
@@ -602,7 +606,7 @@ class Insisting(Waiting):
     not, those rows are embedded twice, to the same vectors.
     """
 
-    def __init__(self, store: Store, space: Space, stored: Callable[[bool], None]) -> None:
+    def __init__(self, store: Store, space: Space, stored: Callable[[Sequence[int], bool], None]) -> None:
         super().__init__(store, space, stored)
         self._passes = ["due or failed", "not failed"]
         self._last = -1

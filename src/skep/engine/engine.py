@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
 
@@ -31,15 +31,35 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from skep.index.index import SegmentIndex
     from skep.storage.memory_tables import Changes
 
+    Floats = NDArray[np.float32]
 
 Sign = Callable[[Event], bytes]
 CHANGES = frozenset(
     ("revise", "retract", "restore", "evidence", "mark", "supersede", "merge", "link", "unlink", "undo")
 )
 """Kinds of events that change what somebody wrote; a confirmation and a dispute name their author themselves."""
+
+
+class Reader(Protocol):
+    """Says what later texts do to earlier ones by reading both; see `semantics.pair_reader`."""
+
+    def known(self, pairs: Sequence[tuple[str, str]]) -> Floats:
+        """What it said of pairs, nan for those that were not read."""
+        ...
+
+    def __call__(self, pairs: Sequence[tuple[str, str]], worth: Floats, most: int = 8) -> Floats:
+        """The same; those that are worth most are read now."""
+        ...
+
+    def read_near(self, rows: Sequence[int]) -> None:
+        """Read new memories with those near to them."""
+        ...
 
 
 class Engine:
@@ -96,7 +116,7 @@ class Engine:
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity
         self.next_boundary = store.next_boundary
         self.active_space, self.building_space = store.active_space, store.building_space
-        self.waiting = store.vectors.waiting
+        self.waiting, self.readings = store.vectors.waiting, store.readings
         self.apply, self.copy_to_memory, self.copy_to = store.apply, store.copy_to_memory, store.copy_to
         self.backup, self.backups, self.drop_backup = store.backup, store.backups, store.drop_backup
         self.alone_with_copies = store.alone_with_copies
@@ -121,6 +141,8 @@ class Engine:
             opener=opener,
         )
         self.index_folder = index_folder
+        self.reader: Reader | None = None
+        """Reads pairs of texts together, where vectors come from a model."""
         self._index: SegmentIndex | None = None
         self._uses: Counter[str] = Counter()
         self._recalls = 0
@@ -202,6 +224,8 @@ class Engine:
         )
         if changes.waiting:
             self.embeddings.work()
+        elif self.reader is not None and (changes.created or changes.retexted):
+            self.reader.read_near([*(row for row, _memory, _text in changes.created), *changes.retexted])
         self.embeddings.begin()
         if self.settings.pure_reads:
             self.flush_uses()
@@ -278,6 +302,17 @@ class Engine:
                     self._use_lock
                 ):  # statistics only: a reader never waits for a writer; counted the next time
                     self._uses.update(counts)
+
+    def keep_readings(self, outputs: Mapping[int, bytes]) -> bool:
+        """Put what the reader said into the bank; False where somebody else writes, or nothing can be written."""
+        if self.read_only or self.frozen:
+            return False
+        try:
+            with self.store.impatient(), self.transaction():
+                self.readings.put(outputs)
+        except (BusyError, DiskFullError):
+            return False
+        return True
 
     def close(self) -> None:
         """Stop the workers, write what is still in memory, release the file."""

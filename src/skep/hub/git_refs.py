@@ -40,7 +40,6 @@ TRIES = 20
 GIT_SECONDS = 120.0
 PAUSES = (1.0, 15.0)
 """Seconds between two looks at the remote while waiting: at first, at most."""
-NONE = "0" * 40
 VIEW = "MEMORIES.md"
 
 

@@ -20,8 +20,6 @@ from skep.hub.hub_urls import shown
 class HttpHub(CallingHub):
     """A bank of a skep server. See `Hub` for the promises."""
 
-    scheme = "https"
-
     def __init__(self, server: str, bank: str, token: str | None, *, url: str) -> None:
         """Nothing is asked yet.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
 from uuid import uuid4
 
 import msgspec
@@ -104,7 +103,6 @@ class CallingHub(ABC):
     """A hub that is asked by messages. See `Hub` for the promises."""
 
     url: str
-    scheme: ClassVar[str]
 
     @abstractmethod
     def ask(self, call: str, asked: Asked) -> Answered:

@@ -119,7 +119,7 @@ class NatsConnection:
     @staticmethod
     async def _give_up(client: Any) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(client.close(), 1.0)
+            await asyncio.wait_for(client.close(), 5.0)
 
     def _unreachable(self, error: BaseException) -> SyncError:
         why = "; ".join(dict.fromkeys([*self._said[-2:], str(error)])).strip("; ") or type(error).__name__
@@ -287,12 +287,13 @@ class NatsConnection:
         if self.closed:
             return
         with contextlib.suppress(SyncError):
-            self.call(self._give_up(self._client), 3.0)
+            self.call(self._give_up(self._client), 6.0)
         self._end_loop()
 
     def _end_loop(self) -> None:
-        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
-        self._loop.call_soon_threadsafe(lambda: self._loop.call_later(0.01, self._loop.stop))
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_finish(), self._loop).result(5.0)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5.0)
         if not self._loop.is_running():
             self._loop.close()
@@ -307,10 +308,14 @@ def _library() -> Any:
     return nats
 
 
-async def _cancel_others() -> None:
-    for task in asyncio.all_tasks():
-        if task is not asyncio.current_task():
-            task.cancel()
+async def _finish() -> None:
+    """End what still runs in a loop, and let sockets be closed."""
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for _ in range(5):
+        await asyncio.sleep(0.002)
 
 
 def _told(message: Any) -> Told:

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from skep.bank.bank import Bank
+from skep.clock import pack
 from skep.errors import ClosedError, CorruptBankError, SkepError, SyncError
 from skep.events import mentioned
 from skep.hub.hub import BATCH, START, Hub, dots, outlived
@@ -203,6 +204,7 @@ class LocalReplica:
         with self._pulling, self._told():
             hub = self.hub
             self._reload()
+            total = total.plus(self._take_held())
             lost = False
             while True:
                 batch = hub.read(self._note.position)
@@ -281,6 +283,9 @@ class LocalReplica:
         """
         with self._pushing, self._told():
             held = self.hub.held()
+            unerased = self._unerased(e for e in self._forgets() if (e.actor, e.counter) in held)
+            if unerased:
+                self.hub.erase(self._bare(unerased))
             passed_over = bool(held.minus(seen(self.bank)).minus(dots(self.bank.engine.log.held())))
             self._pushed = {}
             self._change(sent=held, position=START if passed_over else self._note.position)
@@ -297,9 +302,11 @@ class LocalReplica:
         sent, here = self._note.sent, seen(self.bank)
         new = [event for event in events if (event.actor, event.counter) not in here]
         done = take(self.bank, new) if new else Transfer()
-        gone = set(_forgotten_by(events))
         engine = self.bank.engine
         forgotten = set(engine.forgotten())
+        gone = forgotten.intersection(
+            _forgotten_by(events)
+        )  # a `forget` that waits has not erased anything here
         late = {  # sent by somebody who did not know of the `forget`
             name
             for event in events
@@ -315,6 +322,7 @@ class LocalReplica:
                 for event in engine.log.of(name)
             )
         }
+        late |= self._unerased(events) & forgotten
         if late:
             self.hub.erase(self._bare(late))
         elif gone:
@@ -324,6 +332,23 @@ class LocalReplica:
         if gone:
             self.register()
         return done
+
+    def _unerased(self, forgets: Iterable[Event]) -> set[str]:
+        """Of some `forget`s that the hub has, those of this replica that no answer came for: what they erase."""
+        sent, actor = self._note.sent, self.bank.actor
+        mine = (event for event in forgets if event.kind == "forget" and event.actor == actor)
+        return set(_forgotten_by(event for event in mine if (event.actor, event.counter) not in sent))
+
+    def _take_held(self) -> Transfer:
+        """Take in events whose time has come. A `forget` among them is carried out at the hub by reading all of it."""
+        engine = self.bank.engine
+        horizon = pack(engine.now() + engine.settings.max_drift_seconds)
+        due = [event for event in engine.log.held() if event.hlc <= horizon]
+        if not due:
+            return Transfer()
+        if any(event.kind == "forget" for event in due):
+            self._change(position=START)
+        return Transfer(events=self.bank.apply((), partial=True).new)
 
     def _bare(self, memory_ids: Iterable[str]) -> list[Event]:
         """The events about forgotten memories as they stand here: without text."""

@@ -43,8 +43,6 @@ LIMIT = 1 << 28
 class SshHub(CallingHub):
     """A bank file on another machine. See `Hub` for the promises."""
 
-    scheme = "ssh"
-
     def __init__(self, command: Sequence[str], *, url: str) -> None:
         """Nothing is started yet.
 

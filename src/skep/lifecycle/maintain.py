@@ -313,7 +313,7 @@ class _Steps:
             self._opened(known)
         for number, (reached, pairs) in enumerate(slices, 1):
             last = number == len(slices)
-            found = resolve_conflicts.sort_conflicts(pairs, progress)
+            found = resolve_conflicts.sort_conflicts(engine, pairs, total, progress)
             if "merge" in chosen:
                 self._write_merges(
                     [(a, b) for a, b in found.duplicates if self._gone.isdisjoint((a.id, b.id))]

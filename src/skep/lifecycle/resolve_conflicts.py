@@ -32,6 +32,7 @@ from skep.semantics.find_conflicts import (
     nearest,
     older_first,
     pairs_near,
+    reader_for,
     same_words,
 )
 from skep.semantics.link_graph import MARKED, UPDATES, opposing
@@ -88,13 +89,19 @@ def pairs_in_slices(
     return list(zip(ends or [0], slices, strict=True))
 
 
-def sort_conflicts(pairs: Sequence[Compared], progress: Callable[[int], None]) -> Sorted:
-    """Compare pairs and sort what is in conflict; `progress` is told how many more are done."""
+def sort_conflicts(
+    engine: Engine, pairs: Sequence[Compared], total: int, progress: Callable[[int], None]
+) -> Sorted:
+    """Compare pairs and sort what is in conflict; `progress` is told how many more are done.
+
+    `total` is the number of pairs of the whole run, of which a model reads so many at most.
+    """
     found = Sorted()
+    read = reader_for(engine, total)
     for start in range(0, len(pairs), COMPARED):
         part = pairs[start : start + COMPARED]
         with gc_paused():
-            judged = judge_many(part)
+            judged = judge_many(part, reader=read)
         for conflict in judged:
             if conflict is None:
                 continue

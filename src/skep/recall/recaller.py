@@ -115,7 +115,9 @@ class Recaller:
         self._position: tuple[int, int] | None = None
         self._turn = -1
         """At which turn of the store the position was looked up."""
-        self._updates = UpdateOrder(self._update_links, self.decided)
+        self._updates = UpdateOrder(
+            self._update_links, self.decided, engine.reader.known if engine.reader is not None else None
+        )
         self.cache_hits = 0
         self._checked = b"", ""
         """The config that was looked at last, and why it cannot be used."""

@@ -18,7 +18,7 @@ import numpy as np
 from skep.retrieval.levels import RIVAL
 from skep.semantics.find_conflicts import newer_than
 from skep.semantics.link_graph import UPDATES
-from skep.semantics.pair_judge import Pair, judge_many, opposites, update_scores
+from skep.semantics.pair_judge import OUTPUTS, UPDATE, Pair, Reader, judge_many, opposites, update_scores
 from skep.text.terms import STOP, query_terms, terms
 
 if TYPE_CHECKING:
@@ -40,12 +40,16 @@ NEAREST = 6
 """Older candidates that each newer one is compared with: those nearest in meaning."""
 WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
-WEIGHTS = (0.351, 1.906, 1.343, -1.323)
-BIAS = -1.434
+LEAST = -4.5
+"""The log odds of the comparer from which it matters what the reader said."""
+WEIGHTS = (0.5, 1.9, 1.3, -0.8)
+BIAS = -1.4
 """Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, and the share of the
 question that only the older one holds. The days between them have no say: a bank may be filled in a minute."""
 ALIKE, VERDICTS = 0.6, 24
 """Calibrated cosine from which two texts get a verdict, and how many pairs at most do."""
+PLAIN = 3.0
+"""The log odds of an update so plain that a name which only the older memory holds does not keep it first."""
 COPY = 2.0
 """The log odds of a copy; below those from which a memory is flagged."""
 TIE = 0.5
@@ -78,11 +82,14 @@ class UpdateOrder:
         self,
         links: Callable[[Sequence[str]], Sequence[Link]] = lambda _ids: (),
         decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set(),
+        readings: Callable[[Sequence[tuple[str, str]]], NDArray[np.float32]] | None = None,
     ) -> None:
         self._links = links
         """The links that touch some memories."""
         self._decided = decided
         """Of pairs of memories, those of which somebody has decided that both stay."""
+        self._readings = readings
+        """What the reader of pairs said of texts; nothing is read during a recall."""
 
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
@@ -124,7 +131,7 @@ class UpdateOrder:
         both = {at: (memories[int(pairs.older[at])], memories[int(pairs.newer[at])]) for at in places}
         decided = self._decided([(older.id, newer.id) for older, newer in both.values()])
         for at, (older, newer) in both.items():
-            named = names_apart(call.asked.text, older.text, newer.text)
+            named = pairs.odds[at] < PLAIN and names_apart(call.asked.text, older.text, newer.text)
             found[at] = named or (older.id, newer.id) in decided
         return found
 
@@ -143,7 +150,8 @@ class UpdateOrder:
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
             likely = update_scores(one, other, vectors[older], vectors[newer]).astype(np.float64)
             raw = np.einsum("ij,ij->i", vectors[older], vectors[newer]).astype(np.float32)
-            odds[older, newer] = judged(log_odds(likely), one, other, call.sources.calibrate(raw))
+            found = self._read(log_odds(likely), list(zip(one, other, strict=True)))
+            odds[older, newer] = judged(found, one, other, call.sources.calibrate(raw), self._said)
         place = {memory.id: at for at, memory in enumerate(memories)}
         for link in self._links(list(place)):
             if link.rel == UPDATES and link.src in place and link.dst in place:
@@ -152,8 +160,30 @@ class UpdateOrder:
             odds[:, pool.created_at >= max(span.end for span in call.asked.spans)] = -np.inf
         return odds
 
+    def _read(self, odds: Floats, pairs: Sequence[tuple[str, str]]) -> Floats:
+        """The log odds of updates, those of pairs that were read by half from the reader."""
+        if self._readings is None:
+            return odds
+        out = odds.copy()
+        told: list[int] = np.flatnonzero(odds > LEAST).tolist()
+        read = self._readings([pairs[at] for at in told])[:, UPDATE]
+        out[told] = np.where(np.isnan(read), odds[told], (odds[told] + read) / 2)
+        return out
 
-def judged(odds: Floats, older: Sequence[str], newer: Sequence[str], cosine: NDArray[np.float32]) -> Floats:
+    def _said(self, pairs: Sequence[tuple[str, str]], _worth: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What the reader said of pairs, as the comparer asks for it."""
+        if self._readings is None:
+            return np.full((len(pairs), OUTPUTS), np.nan, np.float32)
+        return self._readings(pairs)
+
+
+def judged(
+    odds: Floats,
+    older: Sequence[str],
+    newer: Sequence[str],
+    cosine: NDArray[np.float32],
+    reader: Reader | None = None,
+) -> Floats:
     """The log odds of updates, those of near texts by the verdict of the comparer where that is surer.
 
     A copy takes the place of its original, and is no reason to flag it.
@@ -161,7 +191,7 @@ def judged(odds: Floats, older: Sequence[str], newer: Sequence[str], cosine: NDA
     nearest = np.argsort(-cosine, kind="stable")[:VERDICTS]
     near: list[int] = nearest[cosine[nearest] >= ALIKE].tolist()
     out = odds.copy()
-    verdicts = judge_many([Pair(older[at], newer[at], float(cosine[at])) for at in near])
+    verdicts = judge_many([Pair(older[at], newer[at], float(cosine[at])) for at in near], reader)
     for at, verdict in zip(near, verdicts, strict=True):
         if verdict.kind == "same":
             out[at] = max(out[at], COPY)

@@ -15,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from skep.semantics.pair_judge import Reader as PairReader
     from skep.semantics.pair_judge import Verdict
 
 
@@ -70,6 +72,8 @@ PAIRS_EACH = 2
 """Pairs that are compared per memory on average where many are, the nearest first: the cost grows with the bank."""
 FEW_PAIRS = 10_000
 """Pairs that are compared in any case."""
+READ = 1000
+"""Pairs that a model reads at most where many are compared: some ten seconds of a processor."""
 COMPARED = 1024
 """Pairs that are compared at once where many are."""
 
@@ -102,7 +106,9 @@ def find_for(
     if not near:
         return []
     return _surest_first(
-        judge_many([(existing, memory, similarity) for existing, similarity in near], contradiction_fn)
+        judge_many(
+            [(existing, memory, similarity) for existing, similarity in near], contradiction_fn, engine.reader
+        )
     )
 
 
@@ -140,7 +146,9 @@ def judge(
 
 
 def judge_many(
-    pairs: Sequence[tuple[Memory, Memory, float]], contradiction_fn: ContradictionFn | None = None
+    pairs: Sequence[tuple[Memory, Memory, float]],
+    contradiction_fn: ContradictionFn | None = None,
+    reader: PairReader | None = None,
 ) -> list[Conflict | None]:
     """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once."""
     from skep.semantics.pair_judge import Pair  # its weights are read when something is to be compared
@@ -154,7 +162,7 @@ def judge_many(
         asked.append(Pair(earlier.text, later.text, similarity, existing.polarity * memory.polarity))
     return [
         _conflict(existing, memory, similarity, verdict, contradiction_fn)
-        for (existing, memory, similarity), verdict in zip(pairs, verdicts_of(asked), strict=True)
+        for (existing, memory, similarity), verdict in zip(pairs, verdicts_of(asked, reader), strict=True)
     ]
 
 
@@ -242,12 +250,15 @@ def scan(
         pairs = nearest([pair for pair in near if (pair[0].id, pair[1].id) not in decided], len(memories))
     place = {memory.id: number for number, memory in enumerate(memories)}
     found: list[Conflict] = []
+    read = reader_for(engine, len(pairs))
     at_once = COMPARED if contradiction_fn is None else 1  # one that is asked may take its time
     for start in range(0, len(pairs), at_once):
         part = pairs[start : start + at_once]
         with nullcontext() if contradiction_fn else gc_paused():  # what is made stays: it holds no garbage
             judged = judge_many(
-                [(other, one, similarity) for one, other, similarity in part], contradiction_fn
+                [(other, one, similarity) for one, other, similarity in part],
+                contradiction_fn,
+                read,
             )
         found += [conflict for conflict in judged if conflict is not None]
         if progress is not None:
@@ -255,6 +266,13 @@ def scan(
     found.sort(key=lambda c: (place[c.memory.id if c.memory else ""], -c.confidence, c.existing.id))
     now = engine.now()
     return [_newer_last(c, c.memory, now) for c in found if c.memory is not None]
+
+
+def reader_for(engine: Engine, pairs: int) -> PairReader | None:
+    """The model that reads pairs, if the bank has one; of very many it reads `READ`, spread over all batches."""
+    if engine.reader is None:
+        return None
+    return partial(engine.reader, most=-(-READ * COMPARED // max(pairs, 1)))
 
 
 def nearest(pairs: list[tuple[Memory, Memory, float]], memories: int) -> list[tuple[Memory, Memory, float]]:

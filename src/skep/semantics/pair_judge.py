@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -386,6 +386,12 @@ def update_scores(
     return found
 
 
+OUTPUTS, UPDATE = 5, 4
+"""Columns of what a reader gives: log odds of the KINDS, which compete, then of an update, which stand alone."""
+Reader = Callable[[Sequence[tuple[str, str]], "Floats"], "Floats"]
+"""Reads pairs of texts, given what each is worth; see `pair_reader.BankReader`."""
+
+
 class Pair(NamedTuple):
     """Two texts to judge, the earlier first."""
 
@@ -416,13 +422,13 @@ def judge(earlier: str, later: str, similarity: float | None = None) -> Verdict:
     return judge_many([Pair(earlier, later, similarity)])[0]
 
 
-def judge_many(pairs: Sequence[Pair]) -> list[Verdict]:
-    """`judge` for many pairs at once."""
+def judge_many(pairs: Sequence[Pair], reader: Reader | None = None) -> list[Verdict]:
+    """`judge` for many pairs at once. A reader has half of the say on pairs that it has read, or reads now."""
     found = [_certain(pair) for pair in pairs]
     open_ = [number for number, verdict in enumerate(found) if verdict is None]
     for start in range(0, len(open_), BATCH):
         part = open_[start : start + BATCH]
-        for number, verdict in zip(part, _weighed([pairs[each] for each in part]), strict=True):
+        for number, verdict in zip(part, _weighed([pairs[each] for each in part], reader), strict=True):
             found[number] = verdict
     return [verdict for verdict in found if verdict is not None]
 
@@ -438,8 +444,8 @@ def _certain(pair: Pair) -> Verdict | None:
     return None
 
 
-def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
-    """The verdicts of the model.
+def _weighed(pairs: Sequence[Pair], reader: Reader | None) -> list[Verdict]:
+    """The verdicts of the model, and of the reader where there is one.
 
     Where one word of a sentence is replaced, the similarity only tells how near the old and the new value are ("ruff",
     "flake8"); words alone decide then.
@@ -458,6 +464,13 @@ def _weighed(pairs: Sequence[Pair]) -> list[Verdict]:
         if not first:
             logits[chosen] += near[chosen] @ rows[:, size : size + near.shape[1]].T
     logits -= logits.max(1, keepdims=True)
+    logits -= np.log(np.exp(logits).sum(1, keepdims=True))
+    if reader is not None:
+        told = reader([pair[:2] for pair in pairs], 1 - np.exp(logits[:, -1]))[:, : len(KINDS)]
+        read = ~np.isnan(told[:, 0])
+        told -= told.max(1, keepdims=True)
+        told -= np.log(np.exp(told).sum(1, keepdims=True))
+        logits[read] = (logits[read] + told[read]) / 2
     chances = np.exp(logits)
     chances /= chances.sum(1, keepdims=True)
     reordered, parity, numbers, several = (

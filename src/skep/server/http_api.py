@@ -28,7 +28,7 @@ from skep.errors import (
     SyncError,
     did_you_mean,
 )
-from skep.model import Event, Memory, Recalled
+from skep.model import Memory, Recalled
 from skep.server.live_events import Pulse, changes
 from skep.server.mcp.http import (
     EVENT_HEADERS,
@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 MAX_BODY: Final = 16 << 20
 READ_SECONDS: Final = 60.0
 """How long a verb that reads may take."""
-WAIT_LIMIT: Final = 60
-"""How long a replica may wait for news in one request."""
 SLOW: Final = frozenset(("maintain", "find_conflicts", "remember_many", "apply", "pending_judgements"))
 """Verbs that have threads of their own, so that the others need not wait for them."""
 SAFE: Final = {
@@ -145,8 +143,7 @@ class Api:
             Route("/v1/denials", self._gate("denials", self._denials), methods=["GET"]),
             Route(f"{one}/usage", self._gate("usage", self._usage), methods=["GET"]),
             Route(f"{one}/changes", self._gate("changes", self._changes), methods=["GET"]),
-            Route(f"{one}/events", self._gate("events", self._events), methods=["GET", "POST"]),
-            Route(f"{one}/events/wait", self._gate("wait", self._wait_events), methods=["GET"]),
+            Route(f"{one}/events", self._gate("events", self._read_events), methods=["GET"]),
             Route(f"{one}/hub/{{call}}", self._gate("hub", self._hub_call), methods=["POST"]),
             Route(f"{one}/{{verb}}", self._gate("verb", self._verb), methods=["POST"]),
             Route("/mcp", self._gate("mcp", self._speak), methods=["GET", "POST", "DELETE"]),
@@ -326,10 +323,6 @@ class Api:
 
     # The log, for replicas
 
-    async def _events(self, request: Request, token: Token) -> Response:
-        appends = request.method == "POST"
-        return await (self._append_events if appends else self._read_events)(request, token)
-
     async def _read_events(self, request: Request, token: Token) -> Response:
         name = request.path_params["bank"]
         check_whole(token, name, "read")
@@ -343,29 +336,6 @@ class Api:
             return msgspec.json.encode({"events": found, "position": position})
 
         return _json(await self._in_thread(work, limit=READ_SECONDS))
-
-    async def _append_events(self, request: Request, token: Token) -> Response:
-        name = request.path_params["bank"]
-        check_whole(token, name, "manage")
-        body = await _body(request)
-        try:
-            given = msgspec.json.decode(body, type=_Events).events
-        except msgspec.MsgspecError as error:
-            raise InvalidInputError(f"the body is no list of events ({error})", field="events") from None
-
-        def work() -> bytes:
-            bank = self.banks.bank(name)
-            applied = _called(bank, "apply", {"events": given})
-            return msgspec.json.encode({"position": bank.engine.log.last_seq(), "applied": applied})
-
-        return _json(await self._in_thread(work, slow=True))
-
-    async def _wait_events(self, request: Request, token: Token) -> Response:
-        name = request.path_params["bank"]
-        check_whole(token, name, "read")
-        timeout = _number(request, "timeout", 30, 0, WAIT_LIMIT)
-        position = await self._pulse(name).wait(_number(request, "after", 0), timeout)
-        return _json(msgspec.json.encode({"position": position}))
 
     async def _hub_call(self, request: Request, token: Token) -> Response:
         """A call of a replica on another machine (`https://` addresses), for which this bank is the hub."""
@@ -524,10 +494,6 @@ class Api:
             while len(self._sessions) > 4096:
                 self._sessions.pop(next(iter(self._sessions)))
         return answer
-
-
-class _Events(msgspec.Struct):
-    events: list[Event]
 
 
 def _called(bank: Bank, verb: str, arguments: dict[str, Any]) -> Any:

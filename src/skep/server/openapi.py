@@ -149,25 +149,6 @@ def _others() -> dict[str, Any]:
         "required": ["events", "position"],
     }
     after = _count("after", "The position up to which everything is known.", 10**18 - 1)
-    append = {
-        "operationId": "append_events",
-        "summary": "Take events of another replica; each counts once, whatever the order. Needs the right `manage`.",
-        "tags": ["server"],
-        "parameters": [_BANK],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": {"events": {"type": "array", "items": events}},
-                        "required": ["events"],
-                    }
-                }
-            },
-        },
-        "responses": _responses(plain),
-    }
     one = "/v1/banks/{bank}"
     stream = {"text/event-stream": {"schema": {"type": "string"}}}
     names = {"application/json": {"schema": {"type": "array", "items": {"type": "string"}}}}
@@ -186,16 +167,9 @@ def _others() -> dict[str, Any]:
         ),
         f"{one}/events": _get(
             "read_events",
-            "The log after a position, in the order of arrival, for replicas.",
+            "The log after a position, in the order of arrival.",
             {"application/json": {"schema": log}},
             (_BANK, after, _count("limit", "At most this many events.", 10_000, 1)),
-        )
-        | {"post": append},
-        f"{one}/events/wait": _get(
-            "wait_events",
-            "Wait until there is an event after a position; the position of the last event.",
-            plain,
-            (_BANK, after, _count("timeout", "At most this many seconds.", 60)),
         ),
         f"{one}/changes": _get(
             "follow_changes",

@@ -278,6 +278,10 @@ STEPS: tuple[str, ...] = (
     CREATE INDEX memories_project ON memories(scope_project) WHERE scope_project IS NOT NULL;
     ALTER TABLE folds RENAME TO kept_folds;
     """,
+    """
+    -- Outputs of the reader of pairs, by a number made of both texts. May be emptied at any time.
+    CREATE TABLE pair_readings(pair INTEGER PRIMARY KEY, outputs BLOB NOT NULL);
+    """,
 )
 
 VERSION = len(STEPS)
@@ -297,6 +301,7 @@ AS_IT_IS = {
     8: f"""
     CREATE TEMP VIEW memories AS SELECT *, NULL AS key, iif(forgotten, 1, {COUNTED}) AS version FROM main.memories;
     """,
+    9: "CREATE TEMP VIEW pair_readings(pair, outputs) AS SELECT 0, NULL WHERE 0;",
 }
 """The views that a bank needs that has come no further than a step, and cannot be migrated."""
 

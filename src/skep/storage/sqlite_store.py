@@ -24,6 +24,7 @@ from skep.events import mentioned
 from skep.model import Event
 from skep.storage.event_log import Log, erased_memory, scrubbed_body
 from skep.storage.memory_rows import searched_text
+from skep.storage.pair_readings import PairReadings
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
 from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare, rename
@@ -56,6 +57,7 @@ class SqliteStore(Reads):
         self.name, self._named = actor_of(connection)
         """The name in the file; in a copy that has not written yet, that of the original."""
         self.leases = Leases(connection)
+        self.readings = PairReadings(connection)
 
     @classmethod
     def open(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from skep.model import Event, Link, Memory, Scope
+from skep.storage.pair_readings import PairReadings
 from skep.storage.vectors import Made, Space, Vectors
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Store(Protocol):
     clock: Callable[[], float] | None
     log: Log
     vectors: Vectors
+    readings: PairReadings
     leases: Leases
 
     @property

@@ -7,7 +7,8 @@ from typing import Any
 
 import anthropic.lib.tools._beta_builtin_memory_tool as builtin
 
-from skep.adapters.anthropic_tool import AsyncMemoryTool, MemoryFiles, MemoryTool
+from skep.adapters.anthropic_tool import AsyncMemoryTool, MemoryTool
+from skep.adapters.memory_files import MemoryFiles
 from skep.bank.bank import Bank
 from skep.embedding.static_table import HashingEmbedder
 
