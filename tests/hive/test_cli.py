@@ -85,6 +85,15 @@ def test_init_writes_a_manifest_that_works_and_never_overwrites(run: Run, tmp_pa
     assert "name: mine" in (tmp_path / "hive.yaml").read_text()
 
 
+def test_rights_are_granted_and_questions_routed(run: Run) -> None:
+    run("hive", "apply")
+    run("hive", "add", "ana", "The staging database listens on port 5433.")
+
+    assert run("hive", "right", "bob", "retract", "--of", "ana").output == "bob: retract:ana\n"
+    assert run("hive", "right", "bob", "--revoke").output == "bob: what it wrote itself\n"
+    assert run("hive", "route", "staging database port").output.startswith("ana  ")
+
+
 def test_what_was_held_back_is_reviewed(run: Run) -> None:
     run("hive", "apply")
     run("hive", "trust", "ana", "0.1")

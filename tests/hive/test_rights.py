@@ -14,7 +14,7 @@ from skep.errors import AccessError, InvalidInputError
 from skep.hive.gateway import HivePolicy
 from skep.hive.gossip import Gossip
 from skep.hive.hive import Hive
-from skep.hive.messages import Envelope, FactsChanged
+from skep.hive.messages import Envelope, FactsChanged, MemberHello, ShardStore
 from skep.hive.orchestrator import Orchestrator
 from skep.model import Event, Memory
 from skep.replication.exchange import sync
@@ -294,6 +294,26 @@ def test_no_way_in_leads_around_the_gate(hive: Hive, bring: Callable[[Hive, Bank
     assert found is None or found.status == "quarantined"
     assert hive.get(poison.id) is None
     assert [hit.memory.id for hit in hive.recall("ruff linting")] == [kept.id]
+
+
+def test_a_stranger_on_the_bus_places_no_events_and_sends_no_member_away(hive: Hive, clock: Any) -> None:
+    theirs = hive.agent("ana").remember(DOOR).memory
+    before, members = standing(hive, theirs), hive.layout.members
+    at = stamp(clock) + (1 << 20)
+    body = {"memory": theirs.id, "changes": {"text": LIE}}
+    lie = Event(actor="lair", counter=1, hlc=at, kind="revise", body=body)
+    for frame in (
+        ShardStore(events=(lie,)),
+        FactsChanged(events=(lie,)),
+        MemberHello(member=members[0], actor="lair", step="leaves"),
+    ):
+        with hive.bus.as_member("mallory").inbox() as inbox:
+            answers = inbox.take(inbox.ask(hive.subjects.ask, frame), wait=10.0)
+        assert answers
+        assert all("no member" in answer.frame.error for answer in answers)  # type: ignore[union-attr]
+
+    assert standing(hive, theirs) == before
+    assert hive.layout.members == members
 
 
 def test_who_brought_a_memory_may_take_it_back(hive: Hive, clock: Any) -> None:

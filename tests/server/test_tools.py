@@ -12,6 +12,7 @@ import pytest
 from mcp_wire import Client
 
 from skep.bank.bank import Bank
+from skep.integrations.capture import AGENTS, REVIEW
 from skep.server.mcp.render import tokens
 from skep.server.mcp.start import Banks
 from skep.server.mcp.tool_profiles import PROFILES, build_server
@@ -495,3 +496,17 @@ def test_a_client_that_never_answers_is_asked_for_its_folders_only_once(
 
     assert kinds == ["input_required", "complete", "complete"]
     banks.close()
+
+
+def test_what_an_agent_stores_waits_for_a_person_where_that_is_asked_for(
+    agent: Client, tmp_path: Path
+) -> None:
+    old = id_in(agent.text("remember", text="Use ruff for linting"))
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        bank.set_setting(REVIEW, AGENTS)
+    told = agent.text("remember", text="Never use ruff for linting", on_conflict="supersede")
+    assert "skep review" in told
+    assert id_in(told) not in agent.text("recall", query="linting")
+    assert f"[{old}]" in agent.text("recall", query="linting")
+    with Bank.open(tmp_path / "bank.skep") as bank:
+        assert [memory.id for memory in bank.find(status="quarantined")] == [id_in(told)]

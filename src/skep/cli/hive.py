@@ -286,7 +286,7 @@ def _say_missing(names: tuple[str, ...]) -> None:
 @manifest_option
 @json_option
 def review(path: str, as_json: bool) -> None:
-    """List what the gateway held back."""
+    """List what the gateway held back, and changes that agents propose, by [the id to approve]."""
     with _open(path) as hive:
         waiting = hive.review()
     if as_json:
@@ -294,7 +294,8 @@ def review(path: str, as_json: bool) -> None:
         return
     for one in waiting:
         click.echo(f"{memory_line(one.memory)}  by {one.memory.agent} on {when(one.memory.created_at)}")
-        click.echo(f"    {one.reasons}")
+        asked = f"[{one.proposal}] " if one.proposal else ""
+        click.echo(f"    {asked}{one.reasons}")
     if not waiting:
         click.echo("nothing to review")
     _say_missing(waiting.missing)
@@ -305,7 +306,7 @@ def review(path: str, as_json: bool) -> None:
 @manifest_option
 @json_option
 def approve(memory_id: str, path: str, as_json: bool) -> None:
-    """Let a memory that was held back into the hive."""
+    """Let a memory that was held back into the hive, or make a change that was proposed."""
     with _open(path) as hive:
         memory = hive.approve(memory_id)
     print_json(memory) if as_json else click.echo(memory_line(memory))
@@ -317,10 +318,41 @@ def approve(memory_id: str, path: str, as_json: bool) -> None:
 @manifest_option
 @json_option
 def dismiss(memory_id: str, reason: str, path: str, as_json: bool) -> None:
-    """Refuse a memory that was held back."""
+    """Refuse a memory that was held back, or a change that was proposed."""
     with _open(path) as hive:
         memory = hive.dismiss(memory_id, reason)
     print_json(memory) if as_json else click.echo(memory_line(memory))
+
+
+@group.command()
+@click.argument("agent")
+@click.argument("verb", default="*")
+@click.option("--of", default="*", help="Whose memories; everybody's by default.")
+@click.option("--revoke", is_flag=True, help="Take all rights of AGENT back.")
+@manifest_option
+@json_option
+def right(agent: str, verb: str, of: str, revoke: bool, path: str, as_json: bool) -> None:
+    """Let AGENT change what others wrote: one VERB, such as retract, or everything."""
+    with _open(path) as hive:
+        hive.rights.revoke(agent) if revoke else hive.rights.grant(agent, verb, of=of)
+        held = hive.rights.of(agent)
+    print_json(held) if as_json else click.echo(f"{agent}: {', '.join(held) or 'what it wrote itself'}")
+
+
+@group.command()
+@click.argument("question")
+@click.option("--limit", default=5, help="Agents at most.")
+@manifest_option
+@json_option
+def route(question: str, limit: int, path: str, as_json: bool) -> None:
+    """Name the agents that know about QUESTION."""
+    with _open(path) as hive:
+        experts = hive.route(question, limit=limit)
+    if as_json:
+        print_json(experts)
+        return
+    for one in experts:
+        click.echo(f"{one.agent}  {one.score:.2f}  {len(one.memories)} memories")
 
 
 @group.command()

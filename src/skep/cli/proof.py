@@ -98,7 +98,9 @@ def review(
     with open_bank(bank_path, create=False) as bank:
         if ask is not None:
             bank.set_setting(REVIEW, ask if ask != "off" else None)
-            click.echo("what hooks keep waits for a person now" if ask != "off" else "nothing waits any more")
+            click.echo(
+                "nothing new waits any more" if ask == "off" else f"what {ask} keep waits for a person now"
+            )
             return
         waiting = list(bank.find(status="quarantined", limit=1000))
         if as_json and not (accept or reject):

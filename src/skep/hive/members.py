@@ -24,6 +24,7 @@ from skep.hive.messages import (
     FactPromoted,
     FactRetracted,
     FactsChanged,
+    Failed,
     Fetched,
     Frame,
     MemberHello,
@@ -155,6 +156,10 @@ def expired_of(member: Member, query: ExpiredQuery) -> ExpiredAnswer:
     return ExpiredAnswer(member=member.name, ids=tuple(marked), events=events)
 
 
+PLACED = ShardStore | FactPromoted | FactRetracted | FactsChanged | MemberHello
+"""Messages that change what a member holds or who belongs to the hive; only members may send them."""
+
+
 class Subjects:
     """The subjects of one hive."""
 
@@ -210,6 +215,11 @@ class Member:
 
     def _handle(self, envelope: Envelope) -> Frame | None:
         frame = envelope.frame
+        if isinstance(frame, PLACED) and not self._inside(envelope.sender):
+            fault = (
+                f"{envelope.sender or 'somebody'} is no member of this hive; events enter by gossip or sync"
+            )
+            return Failed(member=self.name, error=fault)
         match frame:
             case ShardQuery():
                 return ShardResponse(member=self.name, slice=self.shard.answer(frame.ask))
@@ -244,6 +254,12 @@ class Member:
             case _:
                 pass
         return None
+
+    def _inside(self, sender: str) -> bool:
+        """True if a message came from a member of this hive, or from one of its processes."""
+        hive = self.members.hive
+        known = (hive.name, getattr(hive.bus, "member", hive.name), *self.members.layout.members)
+        return sender in known or sender in self.members.homes.values()
 
     def _fetched(self, frame: ShardFetch) -> ShardFetched:
         memories = tuple(m for m in map(self.get, frame.ids) if m is not None)

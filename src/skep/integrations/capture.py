@@ -28,6 +28,8 @@ WORTH_CHARS: Final = 24
 """Shorter questions ("go on", "yes") make no episode of their own."""
 REVIEW: Final = "review/ask"
 """The setting that says whose memories wait until a person says yes; `skep review --ask` writes it."""
+AGENTS: Final = "agents"
+"""Its value if what agents store over MCP waits, too."""
 CONFIDENCE: Final = 0.6
 IMPORTANCE: Final = 0.3
 

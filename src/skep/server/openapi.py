@@ -9,6 +9,7 @@ import msgspec
 
 from skep.client.http_errors import Failure
 from skep.client.verb_table import RIGHTS, Verb, verbs
+from skep.hub.hub_calls import Answered, Asked
 from skep.model import Memory
 from skep.server.live_events import KEEPALIVE
 
@@ -60,7 +61,11 @@ _KNOWN: Final = {
 
 def openapi(version: str) -> dict[str, Any]:
     """The whole description."""
-    kinds = [kind for verb in verbs().values() for kind in (verb.arguments, verb.answer)] + [Failure]
+    kinds = [kind for verb in verbs().values() for kind in (verb.arguments, verb.answer)] + [
+        Failure,
+        Asked,
+        Answered,
+    ]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     found = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Any] = {
@@ -140,6 +145,33 @@ def _count(name: str, text: str, most: int, least: int = 0) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": text, "schema": schema}
 
 
+def _hub_call() -> dict[str, Any]:
+    calls = (
+        "status",
+        "claim",
+        "append",
+        "read",
+        "wait",
+        "held",
+        "erase",
+        "put_part",
+        "put_snapshot",
+        "get_part",
+    )
+    call = {"name": "call", "in": "path", "required": True, "schema": {"type": "string", "enum": list(calls)}}
+    answered = {"application/json": {"schema": {"$ref": REF.format(name="Answered")}}}
+    asked = {"application/json": {"schema": {"$ref": REF.format(name="Asked")}}}
+    return {
+        "operationId": "hub_call",
+        "summary": "A call of a replica on another machine, for which this bank is the hub; skep makes it.",
+        "description": "Needs the right `read`, or `manage` for the calls that write; not for a token with a scope.",
+        "tags": ["server"],
+        "parameters": [_BANK, call],
+        "requestBody": {"required": True, "content": asked},
+        "responses": _responses(answered),
+    }
+
+
 def _others() -> dict[str, Any]:
     plain = {"application/json": {"schema": {"type": "object"}}}
     events = {"$ref": REF.format(name="Event")}
@@ -171,6 +203,7 @@ def _others() -> dict[str, Any]:
             {"application/json": {"schema": log}},
             (_BANK, after, _count("limit", "At most this many events.", 10_000, 1)),
         ),
+        f"{one}/hub/{{call}}": {"post": _hub_call()},
         f"{one}/changes": _get(
             "follow_changes",
             f"Server-sent events, one per change; a comment in {KEEPALIVE:g} silent seconds. `Last-Event-ID` resumes.",

@@ -6,6 +6,7 @@ thread reads; it alone touches the connection of the subscriptions. Opened by `b
 
 from __future__ import annotations
 
+import importlib
 import logging
 import queue
 import threading
@@ -32,7 +33,7 @@ class RedisPipe:
 
     def __init__(self, url: str) -> None:
         try:
-            import redis
+            redis: Any = importlib.import_module("redis")
         except ImportError as error:
             raise MissingExtraError("a Redis bus", "redis") from error
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
+from skep.integrations.capture import AGENTS, REVIEW
 from skep.integrations.hooks import age, clip, standing
 from skep.model import RELATIONS, Kind, Memory, Remembered, Scope
 from skep.server.mcp.render import (
@@ -99,6 +100,7 @@ def remember(
     if metadata is not None:
         given["metadata"] = metadata
     fields, secrets = redaction.redact_fields(given, redaction.SECRETS)
+    waits = bank.setting(REVIEW) == AGENTS
     stored = bank.remember(
         **fields,
         kind=kind,
@@ -108,11 +110,14 @@ def remember(
         valid_from=valid_from,
         valid_to=valid_to,
         key=key,
-        on_conflict=on_conflict,
+        on_conflict="warn" if waits else on_conflict,  # what waits replaces nothing yet
         agent=client_name(call),
     )
     touch(call, stored.memory.id, *(conflict.existing.id for conflict in stored.conflicts))
     lines = [_done(stored)]
+    if waits and stored.action == "stored":
+        bank.mark(stored.memory.id, "quarantined", "waits for a person")
+        lines.append("it waits until a person says yes with `skep review`; no recall finds it before")
     if secrets or stored.redactions:
         lines.append("left out: " + ", ".join(dict.fromkeys((*secrets, *stored.redactions))))
     now = bank.engine.now()
