@@ -265,6 +265,8 @@ def fetched(port: int) -> bytes:
 
 
 def call(path: Path, *args: str) -> Result:
+    if not path.exists():
+        Bank.open(path).close()  # a bank that is named on the command line is not made by the way
     return CliRunner().invoke(app, ["agent", args[0], "--bank", str(path), *args[1:]])
 
 

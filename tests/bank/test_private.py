@@ -104,6 +104,7 @@ def test_a_private_part_over_several_lines_joins_them(tmp_path: Path) -> None:
         f"three\n\nfour <private\n>{HIDDEN}</private>\n<private>{HIDDEN}</private> five\nsix <private>\n{HIDDEN}\n"
     )
 
+    Bank.open(path).close()
     done = CliRunner().invoke(app, ["add", "-", "--bank", str(path)], input=given_in)
 
     assert done.exit_code == 0, done.output

@@ -206,6 +206,8 @@ def test_the_kinds_can_be_named_in_the_call_and_set_for_the_bank(bank: Bank) -> 
 
 
 def test_the_command_shows_tries_and_sets_what_is_taken_out(tmp_path: Path) -> None:
+    Bank.open(tmp_path / "b.skep").close()
+
     def run(*args: str) -> str:
         done = CliRunner().invoke(app, ["--bank", str(tmp_path / "b.skep"), *args])
         assert done.exit_code == 0, done.output
