@@ -147,7 +147,8 @@ class Doors:
             words += [option] if rng.random() < 0.3 else []
             words.append(self.words(rng).replace("\x00", " "))
         words = [word.encode("utf-8", "replace").decode() for word in words]
-        before = self.stored() if reads and words[0] != "redact" else b""
+        # a recall counts uses, and `redact` may set what is taken out
+        before = self.stored() if reads and words[0] not in ("recall", "redact") else b""
         out, err, code = io.StringIO(), io.StringIO(), 0
         stdin = io.TextIOWrapper(io.BytesIO(text_of(rng).encode("utf-8", "replace")))
         with (

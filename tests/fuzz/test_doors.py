@@ -22,7 +22,7 @@ from skep.retrieval.query import understand
 from skep.semantics.evidence import told, worth_keeping
 from skep.text.model_instructions import addresses_model
 
-EACH = 40
+EACH = 15
 """Inputs for each door in this short run."""
 NAMES = ("cli", "mcp", "importers", "manifests", "events", "recall", "hooks")
 
@@ -105,6 +105,7 @@ def seconds(look: Callable[[str, Path], object], text: str, folder: Path) -> flo
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOKS)
 def test_time_grows_with_the_length_and_no_faster(name: str, tmp_path: Path) -> None:
     look = LOOKS[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.maintenance.planted import planted
@@ -32,9 +33,9 @@ class Counted:
             self._count(owner, name, monkeypatch)
         judge_many = resolve_conflicts.judge_many
 
-        def comparing(pairs: Sequence[tuple[Memory, Memory, float]]) -> object:
+        def comparing(pairs: Sequence[tuple[Memory, Memory, float]], **given: Any) -> object:
             self.work["compared"] += len(pairs)
-            return judge_many(pairs)
+            return judge_many(pairs, **given)
 
         monkeypatch.setattr(resolve_conflicts, "judge_many", comparing)
 
