@@ -106,7 +106,7 @@ def cli_page() -> str:
         "# Command line\n",
         "Made from the commands by `scripts/build_reference.py`. Every command takes `--bank PATH`; the answer goes to"
         " standard output, everything else to standard error. Exit codes: 0 done, 1 an error in plain words, 2 wrong"
-        " usage. `skep completion bash` prints a completion script.\n",
+        " usage, 3 nothing found. `skep completion bash` prints a completion script.\n",
     ]
     for name in COMMANDS:
         command = app.get_command(context, name)

@@ -228,7 +228,7 @@ def test_no_verdict_loses_a_memory_or_moves_a_pinned_one(
             assert head.status == "active" or (head.status == "deprecated" and head.disputes)
             assert 0 <= memory.confidence <= 1
             if memory.pinned:
-                same = {name: getattr(memory, name) for name in SETTLED}
+                same = {name: getattr(memory, name) for name in (*SETTLED, "version")}
                 assert memory == msgspec.structs.replace(before[memory.id], **same)
         assert replayed(bank, clock) == after
         bank.maintain()
