@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from skep.hive.gateway import SAYS_LITTLE, assess
-from skep.text.gibberish import GIBBERISH, PERHAPS, chance_of_gibberish
+from skep.text.gibberish import GIBBERISH, chance_of_gibberish
 
 
 def refused(text: str) -> bool:
-    return chance_of_gibberish(text) >= (PERHAPS if assess(text).score < SAYS_LITTLE else GIBBERISH)
+    return chance_of_gibberish(text) >= GIBBERISH and assess(text).score < SAYS_LITTLE
 
 
 @pytest.mark.parametrize(

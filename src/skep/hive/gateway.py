@@ -20,7 +20,7 @@ import msgspec
 
 from skep.errors import ConfigError
 from skep.model import Conflict, Memory
-from skep.text.gibberish import GIBBERISH, PERHAPS, chance_of_gibberish
+from skep.text.gibberish import GIBBERISH, chance_of_gibberish
 from skep.text.terms import STOP, terms
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WEIGHTS = {"length": 0.3, "specificity": 0.3, "structure": 0.2, "concept": 0.2}
 PROMOTE_AT = 0.3
 SAYS_LITTLE = 0.5
-"""Quality below which a text is refused that perhaps is gibberish."""
+"""Quality below which a text that reads like gibberish is refused."""
 FULL_LENGTH = 6
 """Terms of meaning from which a text is long enough."""
 TOO_LONG = 200
@@ -249,7 +249,7 @@ class PromotionPolicy:
         if standing.quality.score < self.policy.quality_at:
             found.append(f"{standing.quality.why()} is below {self.policy.quality_at:g}")
         chance = chance_of_gibberish(memory.text)
-        if chance >= (PERHAPS if standing.quality.score < SAYS_LITTLE else GIBBERISH):
+        if chance >= GIBBERISH and standing.quality.score < SAYS_LITTLE:
             found.append(f"it reads like gibberish ({chance:.0%})")
         if standing.trust <= 0:
             found.append("its author is not trusted at all")

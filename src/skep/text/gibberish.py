@@ -45,8 +45,6 @@ def chance_of_gibberish(text: str) -> float:
 
 GIBBERISH: Final = 0.9
 """The chance from which a text counts as gibberish."""
-PERHAPS: Final = 0.7
-"""The chance from which it does if it says little by other measures, too."""
 
 
 def features(text: str) -> Iterator[int]:
