@@ -268,9 +268,8 @@ out, so their share is a little too good; the writers are not used for it.
 
 What the model cannot see: real words in an order that makes no sense, and confident nonsense. It knows English: a short
 sentence in another language, a command or a line of code looks strange to it ("Use ruff" .66, "Ana ist allergisch gegen
-Nüsse" .60). So the gateway of a hive refuses from .9 on, and from .7 on only what says little by its other measures,
-too. By that rule it refuses 18 of 29,686 further texts of the same corpora (.06 %), all of them requests to a program
-(`clinc150`). The table counts from .5 on.
+Nüsse" .60). So the gateway of a hive refuses from .9 on, and only
+what says little by its other measures, too; "stuff idk maybe whatever" (.75) passes. The table counts from .5 on.
 """
 
 
