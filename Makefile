@@ -10,7 +10,7 @@ SUITE := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Tests expect the compiled core; where it could not be built, they are told to do without.
 CORE = $(if $(wildcard src/skep/_core*),,SKEP_NATIVE=0)
 
-.PHONY: help demo test test-full test-numpy test-core test-adapters simulate check format walk bench bench-full bench-quality docs core wheel packages clean
+.PHONY: help demo test test-full test-numpy test-core test-adapters simulate fuzz check format walk bench bench-full bench-quality docs core wheel packages clean
 
 help:  ## What can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,9 @@ test-core: $(READY)  ## The compiled core under ASan and UBSan: all that parses 
 
 simulate: $(READY)  ## A thousand histories full of faults, each from its seed; SEEDS=100000 for a long night.
 	SKEP_EMBEDDER=static $(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) --workers $(WORKERS)
+
+fuzz: $(READY)  ## Generated inputs at every door; N=1000000 for a long night.
+	SKEP_EMBEDDER=static $(BIN)/python -m tests.fuzz $(or $(N),10000)
 
 test-adapters: $(INSTALLED)  ## Every framework in an environment of its own: its tests, and ours (needs the network).
 	$(PYTHON) -m venv .venv-adapters

@@ -36,6 +36,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds that a write waits for other processes before `BusyError`."""
     max_drift_seconds: float = 3600.0
     """Events of other replicas stamped further ahead than this are held back until their time comes."""
+    held_limit: int = 5_000
+    """Events of other replicas that are kept while they wait for one before them, or for their time; the rest is asked
+    for again."""
     flush_uses_every: int = 64
     """Use counters are written to the log once per this many recalls, and on close."""
     pure_reads: bool = False

@@ -19,6 +19,7 @@ from skep.errors import (
     EmptyTextError,
     InvalidInputError,
     OutOfRangeError,
+    SyncError,
     TextTooLongError,
     UnknownKeyError,
     WrongTypeError,
@@ -594,3 +595,45 @@ _CHECKS: dict[str, Check] = {
 _LIMITS: dict[Check, str] = {_text: "text_limit", _title: "title_limit", _label: "label_limit"}
 REMEMBER_KEYS = tuple(_CHECKS)
 _REVISE_CHECKS = {key: _CHECKS[key] for key in REVISABLE}
+
+
+LARGEST_EVENT = 8 << 20
+"""Bytes of one event of another replica, whatever its kind."""
+
+
+def refuse_oversized(name: str, kind: str, body: Mapping[str, Any], settings: Settings) -> None:
+    """Raise `SyncError` for an event of another replica that holds more than `remember` would take."""
+    fields = body.get("changes") if kind == "revise" else body if kind == "remember" else None
+    fields = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    measured: list[tuple[str, int, str]] = [
+        (field, len(value), limit)
+        for field, limit in _SIZES.items()
+        if isinstance(value := fields.get(field), str | list | tuple)
+    ]
+    tags = fields.get("tags")
+    measured += [("tags", len(tag), "label_limit") for tag in tags or () if isinstance(tag, str)]
+    if metadata := fields.get("metadata"):
+        measured.append(("metadata", len(msgspec.json.encode(metadata)), "metadata_limit"))
+    for field, size, limit in measured:
+        if size > getattr(settings, limit):
+            raise SyncError(
+                f"{name} ({kind}) has a {field} of {size:,}; this bank takes {getattr(settings, limit):,}, and nothing"
+                f" of this batch was taken. Raise `{limit}` in its Settings, or let the other side shorten it"
+            )
+    if len(msgspec.json.encode(body)) > LARGEST_EVENT:
+        raise SyncError(
+            f"{name} ({kind}) is larger than {LARGEST_EVENT >> 20} MiB; nothing of this batch was taken. Let the other"
+            " side write it in parts"
+        )
+
+
+_SIZES = {
+    "text": "text_limit",
+    "title": "title_limit",
+    "domain": "label_limit",
+    "agent": "label_limit",
+    "tags": "tags_limit",
+    "evidence": "evidence_limit",
+    "key": "text_limit",
+}
+"""The limit of each field of an event."""

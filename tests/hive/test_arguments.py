@@ -72,7 +72,7 @@ def test_what_an_argument_cannot_be_is_refused(
 
 def test_secrets_are_taken_out_on_request_as_in_a_bank(hive: Hive) -> None:
     agent = hive.agent("ana")
-    stored = agent.remember("Write to ana@example.com about the kettle", redact=True)
+    stored = agent.remember("Write to ana@example.com about the kettle", redact="all")
     many = agent.remember_many([{"text": "Ask bob@example.com about the roof", "redact": "email"}])
 
     assert stored.redactions == many[0].redactions == ("email",)

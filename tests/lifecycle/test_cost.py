@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.maintenance.planted import planted
@@ -32,9 +33,9 @@ class Counted:
             self._count(owner, name, monkeypatch)
         judge_many = resolve_conflicts.judge_many
 
-        def comparing(pairs: Sequence[tuple[Memory, Memory, float]], **options: object) -> object:
+        def comparing(pairs: Sequence[tuple[Memory, Memory, float]], **given: Any) -> object:
             self.work["compared"] += len(pairs)
-            return judge_many(pairs, **options)  # type: ignore[arg-type]
+            return judge_many(pairs, **given)
 
         monkeypatch.setattr(resolve_conflicts, "judge_many", comparing)
 
@@ -175,7 +176,8 @@ def test_an_update_is_linked_by_the_conflicts_step(bank: Bank) -> None:
     assert bank.get(older.id).status == "active"
 
 
-def test_progress_never_goes_back_and_ends_where_it_said(bank: Bank) -> None:
+def test_progress_never_goes_back_and_ends_where_it_said(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve_conflicts, "COMPARED", 16)
     bank.remember_many(texts(NEW, 1))
     told: list[tuple[int, int]] = []
     bank.maintain(progress=lambda done, total: told.append((done, total)))

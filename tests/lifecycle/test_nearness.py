@@ -14,8 +14,8 @@ from skep.filters import Filter
 from skep.index import catch_up
 from skep.index import neighbour_join as join_module
 from skep.index.index import SegmentIndex
-from skep.lifecycle.similar_memories import neighbours, raw_bar, sharing_words
 from skep.model import CURRENT, Memory
+from skep.semantics.near_memories import neighbours, raw_bar, sharing_words
 from skep.text.terms import query_terms
 
 

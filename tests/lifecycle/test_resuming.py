@@ -9,6 +9,9 @@ from tests.conftest import Clock
 
 from skep.bank.bank import Bank
 from skep.lifecycle import judgement_queue, maintenance_run
+from skep.lifecycle import maintain as maintain_module
+from skep.lifecycle.maintain import MaintainConfig
+from skep.lifecycle.maintenance_run import MaintainReport
 
 DRINKS = "tea coffee cocoa juice water milk cider sherry mead kvass lassi ayran chicha mate"
 SERIES = [f"The house drink is {drink}" for drink in DRINKS.split()]
@@ -55,3 +58,29 @@ def test_the_same_pairs_wait_wherever_a_run_was_cut_short(
     assert parts > 4
     for after in range(1, parts, max(1, parts // 6)):
         assert run(tmp_path / f"{after}.skep", clock, monkeypatch, after)[0] == whole
+
+
+def test_a_run_whose_time_is_over_stops_after_a_slice_and_the_next_goes_on_there(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain_module, "SLICE", 4)
+
+    def pairs(path: Path, config: MaintainConfig) -> tuple[list[MaintainReport], set[frozenset[str]]]:
+        with Bank.open(path, now=clock) as bank:
+            for text in SERIES:
+                bank.remember(text, on_conflict="ignore")
+            reports: list[MaintainReport] = []
+            while not reports or reports[-1].stopped:
+                reports.append(bank.maintain(config, progress=lambda *_: clock.pass_seconds(3)))
+            kept = judgement_queue.judgements(bank.engine).values()
+            return reports, {frozenset((bank.get(j.older).text, bank.get(j.newer).text)) for j in kept}
+
+    (whole,), wanted = pairs(tmp_path / "whole.skep", MaintainConfig())
+    parts, found = pairs(tmp_path / "parts.skep", MaintainConfig(seconds=1, steps=("merge", "conflicts")))
+    assert not whole.stopped
+    assert len(parts) == 4
+    assert [report.stopped for report in parts] == ["merge"] * 3 + [""]
+    looked_at = [step.looked_at for report in parts for step in report.steps if step.step == "conflicts"]
+    assert looked_at == sorted(looked_at, reverse=True)
+    assert looked_at[-1] <= 4
+    assert found >= wanted or len(found) == len(wanted)

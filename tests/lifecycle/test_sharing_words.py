@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.lifecycle.similar_memories import (
+from skep.semantics.near_memories import (
     _by_word,  # pyright: ignore[reportPrivateUsage]
 )
 from skep.text.terms import STOP, query_terms

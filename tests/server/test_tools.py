@@ -95,10 +95,12 @@ def test_remember_reports_what_it_contradicts_and_revise_settles_it(agent: Clien
 
     told = agent.text("remember", text="Never use ruff for linting")
 
-    assert f"[{old}] Use ruff for linting" in told
+    assert f"[{old}] <memory>Use ruff for linting</memory>" in told
     assert "contradiction" in told
     agent.text("revise", id=old, replaced_by=id_in(told))
-    assert "Use ruff for linting (" not in agent.text("recall", query="ruff linting").replace("Never use", "")
+    assert "Use ruff for linting</memory> (" not in agent.text("recall", query="ruff linting").replace(
+        "Never use", ""
+    )
 
 
 def test_recall_marks_what_is_contested_and_what_is_outdated(agent: Client) -> None:

@@ -169,6 +169,7 @@ def test_what_comes_from_elsewhere_is_written_down_and_minting_goes_on_after_it(
             actor=own.actor, counter=2, hlc=own.hlc + 1, kind="remember", body={"text": "came back"}
         )
         assert c.engine.store.apply([lost], now=own.at + 10, partial=partial).new == 1
-        assert c.engine.store.connection.rows("SELECT * FROM actors") == [(c.actor, 2, lost.hlc)]
-        assert c.remember("the third", on_conflict="ignore").memory.id == f"{c.actor}-3"
-        assert c.engine.store.log.versions() == {c.actor: 3}
+        assert c.engine.store.connection.rows("SELECT * FROM actors") == [(own.actor, 2, lost.hlc)]
+        assert c.actor != own.actor  # it is an older copy of itself, and others may have its later events
+        assert c.remember("the third", on_conflict="ignore").memory.id == f"{c.actor}-1"
+        assert c.engine.store.log.versions() == {own.actor: 2, c.actor: 1}

@@ -60,7 +60,7 @@ PIECES = (
 
 def looked_at(number: int) -> Callable[[str], object]:
     """Look for one rule of redaction alone."""
-    _, pattern, look = RULES[number]
+    _, pattern, look, _ = RULES[number]
     return lambda text: [look(found) if look else found for found in pattern.finditer(text)]
 
 

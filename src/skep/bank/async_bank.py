@@ -184,7 +184,7 @@ class AsyncBank:
         key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool | str | Iterable[str] = False,
+        redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
         return await self._run(
             self._bank.remember,
@@ -608,6 +608,9 @@ class AsyncBank:
 
     async def events_in(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> list[Event]:
         return await self._run(lambda: list(self._bank.events_in(ranges)))
+
+    async def approve(self, memory_id: str) -> Event:
+        return await self._run(self._bank.approve, memory_id)
 
     async def apply(self, events: Iterable[Event], *, partial: bool = False) -> Applied:
         return await self._run(self._bank.apply, events, partial=partial)

@@ -29,6 +29,7 @@ from skep.validation import (
     clean_call,
     clean_count,
     clean_flag,
+    clean_id,
     clean_json,
     clean_mapping,
     clean_path,
@@ -106,6 +107,18 @@ class FileVerbs(OpenBank):
     def events_in(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[Event]:
         """The events whose counters lie in the ranges (both ends included), per actor in order."""
         return self._engine.log.ranges(_clean_ranges(ranges))
+
+    def approve(self, memory_id: str) -> Event:
+        """Say, as a person, that a memory that addresses the model may go into prompts unasked, as it reads now.
+
+        Without this, what says "ignore all previous instructions" is found when it is asked for, with a warning, and
+        goes into no prompt by itself. The approval ends when the memory says something else, and does not travel.
+        """
+        from skep.text.model_instructions import APPROVED, digest_of
+
+        memory = self._engine.memory(clean_id(memory_id))
+        digest = digest_of(f"{memory.title or ''}\n{memory.text}")
+        return self.set_setting(APPROVED + memory.id, digest)
 
     def apply(self, events: Iterable[Event], *, partial: bool = False) -> Applied:
         """Take events of another replica; each counts once, whatever the order.
@@ -275,7 +288,19 @@ class FileVerbs(OpenBank):
             deep: Also replay the whole log and compare, and read every byte of the index.
         """
         deep = clean_flag("deep", deep)
-        return [*self._engine.examine(deep=deep), *_index_findings(self._engine, deep=deep)]
+        from skep.storage.doctor import Finding
+
+        found = [*self._engine.examine(deep=deep), *_index_findings(self._engine, deep=deep)]
+        if broken := self._recall.unusable():
+            found.append(
+                Finding(
+                    check="recall config",
+                    level="error",
+                    message=f"the setting recall/config cannot be used, and recall goes without it: {broken}",
+                    fix="deploy another with `skep tune deploy`, or bank.set_setting('recall/config', None)",
+                )
+            )
+        return found
 
     def mend(self) -> list[str]:
         """Rebuild from the log what can be rebuilt; what was done."""

@@ -128,7 +128,7 @@ class MemoryBank(Protocol):
         key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool | str | Iterable[str] = False,
+        redact: bool | str | Iterable[str] = True,
     ) -> Remembered: ...
     def remember_many(
         self,

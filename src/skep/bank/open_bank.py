@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from skep.clock import pack
@@ -123,6 +123,15 @@ class OpenBank:
         past = type(self)(engine)
         self._past = (key, past)
         return past
+
+    def _cleaned(self, fields: Mapping[str, Any], redact: Any) -> tuple[Mapping[str, Any], dict[str, int]]:
+        """The arguments without parts that must not be stored, and how often each kind of those was there."""
+        from skep.text import redaction
+
+        usual = redaction.kinds_of(self._engine.setting(redaction.SETTING)) if redact is True else ()
+        chosen = redaction.clean_kinds("redact", redact, usual)
+        limits = self._engine.settings
+        return redaction.redact_fields(fields, chosen, longest=max(limits.text_limit, limits.metadata_limit))
 
     @property
     def _recall(self) -> Recaller:

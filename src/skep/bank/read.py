@@ -141,7 +141,9 @@ class ReadVerbs(OpenBank):
         """Duplicates, contradictions and updates among what is stored: of one memory, or in the whole bank.
 
         Two are compared from a similarity of `threshold` on; those that share most of their words always are. With a
-        scope, among the memories of that scope; `include_shared` adds those that have none.
+        scope, among the memories of that scope; `include_shared` adds those that have none. Of more than 5,000 memories
+        the nearest pairs from 0.5 on are compared, two per memory on average. `progress` is told how many pairs are
+        done, and of how many.
         """
         threshold = clean_number("threshold", threshold, 0.0, 1.0)
         clean_call("contradiction_fn", contradiction_fn)
@@ -158,15 +160,13 @@ class ReadVerbs(OpenBank):
             )
         where = self._filter(scope=scope, include_shared=include_shared)
         memories = [memory for _row, memory in self._engine.find(where, limit=1 << 40)]
-        return list(
-            conflict_search.scan(
-                self._engine,
-                memories,
-                threshold=threshold,
-                contradiction_fn=contradiction_fn,
-                progress=progress,
-                shared=shared,
-            )
+        return conflict_search.scan(
+            self._engine,
+            memories,
+            threshold=threshold,
+            contradiction_fn=contradiction_fn,
+            progress=progress,
+            shared=shared,
         )
 
     def recall(

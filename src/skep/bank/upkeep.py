@@ -137,6 +137,8 @@ class UpkeepVerbs(OpenBank):
             raise WrongTypeError(
                 f"recalled must be what `recall` gave, got {type(recalled).__name__}", field="recalled"
             )
+        said, _ = self._cleaned({"text": task, "title": lesson}, True)
+        task, lesson = said["text"], said["title"]
         figures: Mapping[str, Any] = {} if metrics is None else clean_mapping("metrics", metrics)
         return learn(
             self._engine,

@@ -26,7 +26,6 @@ from skep.model import (
     Scope,
     ScopeLike,
 )
-from skep.private_parts import marked
 from skep.semantics import link_graph as graph
 from skep.storage.store import Plan
 from skep.validation import (
@@ -98,7 +97,7 @@ class WriteVerbs(OpenBank):
         key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool | str | Iterable[str] = False,
+        redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
         """Store one memory; it is durable when this returns.
 
@@ -129,10 +128,10 @@ class WriteVerbs(OpenBank):
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
                 refuses. With an embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
             contradiction_fn: Asked about pairs on which the built-in rules say nothing.
-            redact: Take secrets and personal data out first, from text, title, source, domain, tags and metadata; the
-                kinds that were found are in the result. True takes out what the bank's setting `redact/kinds` names (by
-                default everything but addresses of machines); or name kinds, such as `"email"` or `"secrets"`. Parts
-                marked `<private>` are never stored, whatever this says.
+            redact: What to take out first, from text, title, source, domain, tags and metadata; the kinds that were
+                found are in the result. True takes out what the bank's setting `redact/kinds` names, by default
+                secrets: keys, tokens, passwords. Or name kinds, such as `"email"`, `"personal"` or `"all"`. False takes
+                nothing out. Parts marked `<private>` are never stored, whatever this says.
         """
         said = {
             "title": title,
@@ -154,7 +153,7 @@ class WriteVerbs(OpenBank):
             "metadata": metadata,
             "key": key,
             "contradiction_fn": contradiction_fn,
-            "redact": redact or None,
+            "redact": None if redact is True else redact,
         }
         given = {"text": text, "kind": kind} | {
             key: value for key, value in said.items() if value is not None
@@ -210,16 +209,15 @@ class WriteVerbs(OpenBank):
 
     def _item(self, given: Mapping[str, Any], on_conflict: str) -> Item:
         """The arguments of `remember`, checked."""
-        fields, policy, asks, redact = given, on_conflict, None, False
+        fields, policy, asks, redact = given, on_conflict, None, True
         if not (isinstance(given, dict) and given.keys() <= _FIELDS):
             refuse_unknown(given, _GIVEN)
             fields = dict(given)
             policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
             asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
-            redact = fields.pop("redact", None) or False
-        redacted: dict[str, int] = {}
-        if redact or marked(fields):
-            fields, redacted = self._cleaned(dict(fields), redact)
+            redact = fields.pop("redact", None)
+            redact = True if redact is None else redact
+        fields, redacted = self._cleaned(fields, redact)
         body = body_of(fields, self._engine.settings)
         if redacted:
             body["redacted"] = redacted
@@ -229,13 +227,6 @@ class WriteVerbs(OpenBank):
             contradiction_fn=asks,
             redactions=tuple(redacted),
         )
-
-    def _cleaned(self, fields: dict[str, Any], redact: Any) -> tuple[dict[str, Any], dict[str, int]]:
-        """The arguments without parts that must not be stored, and how often each kind of those was there."""
-        from skep.text import redaction
-
-        usual = redaction.kinds_of(self._engine.setting(redaction.SETTING)) if redact is True else ()
-        return redaction.redact_fields(fields, redaction.clean_kinds("redact", redact, usual))
 
     def revise(
         self, memory_id: str, *, expected_version: int | None = None, **changes: Unpack[Changes]
@@ -257,7 +248,8 @@ class WriteVerbs(OpenBank):
                 "who wrote a memory cannot be changed; remember it anew in the right name, and supersede this one",
                 field="agent",
             )
-        body = body_of(changes, self._engine.settings, partial=True)
+        kept, _ = self._cleaned(changes, True)
+        body = body_of(kept, self._engine.settings, partial=True)
         if not body:
             self._engine.known(memory_id)
             raise InvalidInputError("nothing to revise; pass at least one field, such as text=...")

@@ -11,6 +11,7 @@ import functools
 import importlib
 import os
 import sys
+import time
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
@@ -350,23 +351,40 @@ def memory_line(memory: Memory) -> str:
     return f"{click.style(memory.id, fg='cyan')}  {text}{suffix}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds in words.
+
+    >>> duration(48.2), duration(200), duration(9000)
+    ('48 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 @contextlib.contextmanager
-def progress_bar(label: str, *, percent: bool = False) -> Generator[Callable[[int, int], None]]:
-    """A progress bar on standard error, in counts or per cent; nothing when it is not a terminal."""
+def progress_bar(label: str, unit: str = "") -> Generator[Callable[[int, int], None]]:
+    """A progress bar on standard error with the time left; nothing when it is not a terminal.
+
+    It counts in `unit`, such as "pairs"; without one it shows per cent.
+    """
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
-    shown = 0
+    shown, started = 0, time.monotonic()
 
     def step(done: int, total: int) -> None:
         nonlocal shown
         width = 30
         filled = width if total == 0 else width * done // total
-        told = f"{100 * done // max(1, total)} %" if percent else f"{done:,}/{total:,}"
-        line = f"\r{label} [{'#' * filled}{'-' * (width - filled)}] {told}"
-        sys.stderr.write(line)
+        told = f"{done:,} of {total:,} {unit}" if unit else f"{100 * done // max(1, total)} %"
+        spent = time.monotonic() - started
+        if 0 < done < total and spent >= 2:
+            told += f", about {duration(spent * (total - done) / done)} left"
+        line = f"{label} [{'#' * filled}{'-' * (width - filled)}] {told}"
+        sys.stderr.write("\r" + line.ljust(shown))
         sys.stderr.flush()
-        shown = len(line)
+        shown = max(shown, len(line))
 
     try:
         yield step

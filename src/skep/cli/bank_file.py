@@ -85,7 +85,7 @@ def offer_to_move(old: Path, new: Path) -> None:
         from skep.integrations.importers.registry import import_items, read
 
         items = list(read(old)[1])
-        with open_bank(str(new)) as bank, progress_bar("importing") as progress:
+        with open_bank(str(new)) as bank, progress_bar("importing", "items") as progress:
             done = import_items(bank, items, progress=progress)
         click.echo(f"new {done.new}, known {done.known}, links {done.links}")
 
@@ -124,7 +124,7 @@ def export(path: str, salvage: bool, markdown: bool, bank_path: str | None, as_j
                 for line in bank.export_lines():
                     sys.stdout.buffer.write(line + b"\n")
                 return
-            with progress_bar("exporting") as progress:
+            with progress_bar("exporting", "events") as progress:
                 count = bank.export(path, progress=progress)
     print_json({"path": path, "events": count}) if as_json else click.echo(
         f"{count} events written to {path}"
@@ -173,7 +173,7 @@ def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_r
     from skep.integrations.open_files import import_bundle, is_bundle, is_view, read_view
 
     if source is None and is_export(path):
-        with open_bank(bank_path, fills=True) as bank, progress_bar("importing") as progress:
+        with open_bank(bank_path, fills=True) as bank, progress_bar("importing", "items") as progress:
             if dry_run:
                 return bank.import_preview(path)
             applied = bank.import_(path, progress=progress)
@@ -185,7 +185,7 @@ def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_r
             click.echo(f"{name}: its memory was changed or is gone, too; left as it is", err=True)
         return {"new": back.new, "changed": back.changed, "same": back.same, "without a note": back.absent}
     if source is None and is_bundle(path) and not dry_run:
-        with open_bank(bank_path, fills=True) as bank, progress_bar("importing") as progress:
+        with open_bank(bank_path, fills=True) as bank, progress_bar("importing", "items") as progress:
             taken = import_bundle(bank, path, progress)
         if taken is not None:
             return taken
@@ -197,7 +197,7 @@ def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_r
             " name it with --from",
             err=True,
         )
-    with open_bank(bank_path, fills=True) as bank, progress_bar("importing") as progress:
+    with open_bank(bank_path, fills=True) as bank, progress_bar("importing", "items") as progress:
         done = import_items(bank, items, dry_run=dry_run, progress=progress)
     return {"from": chosen.name, "new": done.new, "known": done.known, "links": done.links}
 
@@ -216,7 +216,7 @@ def _import_sessions(client: str | None, bank_path: str | None, *, dry_run: bool
     with open_bank(bank_path, fills=True) as bank:
         with progress_bar("reading") as progress:
             told = read_sessions(found, redaction.kinds_of(bank.setting(redaction.SETTING)), progress)
-        with progress_bar("importing") as progress:
+        with progress_bar("importing", "items") as progress:
             done = import_items(bank, told.items, dry_run=dry_run, progress=progress)
     report: dict[str, Any] = {
         "clients": told.found,
@@ -462,7 +462,7 @@ def export_changes_command(path: str, since: str | None, bank_path: str | None, 
     from skep.replication.change_files import export_changes
 
     known = None if since is None else _read_since(Path(since))
-    with open_bank(bank_path, create=False) as bank, progress_bar("export") as progress:
+    with open_bank(bank_path, create=False) as bank, progress_bar("exporting", "events") as progress:
         written = export_changes(bank, path, since=known, progress=progress)
     if as_json:
         print_json(written)
@@ -488,7 +488,7 @@ def apply(path: str, keys: tuple[str, ...], bank_path: str | None, as_json: bool
     """Take in a file of changes; taking it twice changes nothing."""
     from skep.replication.change_files import apply_changes
 
-    with open_bank(bank_path, fills=True) as bank, progress_bar("apply") as progress:
+    with open_bank(bank_path, fills=True) as bank, progress_bar("applying", "events") as progress:
         taken, lacking = apply_changes(bank, path, keyring=_keyring(keys), progress=progress)
     if as_json:
         print_json({"taken": taken, "they_lack": lacking.count()})
@@ -524,7 +524,13 @@ def with_(other: str, create: bool, keys: tuple[str, ...], bank_path: str | None
         return
     _report("sent", done.sent)
     _report("received", done.received)
-    click.echo("both show the same" if done.equal else "some events were held back or refused")
+    if done.forked:
+        click.echo(
+            f"one of the two went back in time and was written to: under {', '.join(done.forked)} they hold different"
+            " events. It writes under a new name now; remember again what it alone holds",
+            err=True,
+        )
+    click.echo("both show the same" if done.equal else "some events were held back, refused or differ")
 
 
 def _report(label: str, transfer: Transfer) -> None:

@@ -215,7 +215,7 @@ def audit(path: Path, source: str | None, as_json: bool) -> None:
     from skep.integrations.importers.registry import read
 
     chosen, items = read(path, source)
-    with Bank.open(":memory:") as bank, progress_bar("comparing") as progress:
+    with Bank.open(":memory:") as bank, progress_bar("comparing", "memories") as progress:
         found = examine(items, source=chosen.name, now=time.time(), bank=bank, progress=progress)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))

@@ -110,6 +110,11 @@ def _often(_ctx: click.Context, _param: click.Parameter, seconds: float | None) 
     help="The same in money, where prices are given.",
 )
 @click.option(
+    "--seconds",
+    type=float,
+    help="Stop after about so long; what was done stays, and the next run goes on there.",
+)
+@click.option(
     "--every",
     type=SPAN,
     callback=_often,
@@ -138,6 +143,7 @@ def maintain(
     judge_price: float,
     max_tokens: int,
     max_money: float,
+    seconds: float | None,
     every: float | None,
     bank_path: str | None,
     as_json: bool,
@@ -160,6 +166,7 @@ def maintain(
         cluster=cluster,
         max_tokens=max_tokens,
         max_money=max_money,
+        seconds=seconds,
     )
     judge = _judge(judge_rules, judge_command, judge_url, judge_model, judge_key, judge_price)
     if distil_command is not None and distil_url is not None:
@@ -248,8 +255,13 @@ def _once(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    with progress_bar("maintaining", percent=True) as progress:
-        report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
+    try:
+        with progress_bar("maintaining") as progress:
+            report = bank.maintain(config, dry_run=dry_run, judge=judge, distil=distil, progress=progress)
+    except KeyboardInterrupt:
+        click.echo("stopped; what was done stays. Run it again to go on there", err=True)
+        sys.exit(130)
+
     from skep.cli.upkeep import project_root
     from skep.integrations.anchor_check import report as verified
     from skep.integrations.anchor_check import verify
@@ -276,6 +288,8 @@ def _show(report: MaintainReport) -> None:
             click.echo(click.style(f"              {action}", dim=True))
         if len(step.actions) > 20:
             click.echo(click.style(f"              and {len(step.actions) - 20} more", dim=True))
+    if report.stopped:
+        click.echo(f"the time was over at {report.stopped!r}; run it again to go on there")
     if report.queued:
         waits = "1 pair waits" if report.queued == 1 else f"{report.queued} pairs wait"
         click.echo(
@@ -339,7 +353,7 @@ def judge(
     "--set",
     "wanted",
     multiple=True,
-    help="From now on take this kind out of what hooks capture; may be repeated.",
+    help="From now on take this kind out of what is stored; may be repeated.",
 )
 @click.option("--off", is_flag=True, help="From now on take nothing out but what is marked <private>.")
 @click.option("--reset", is_flag=True, help="Back to the usual kinds.")
@@ -356,7 +370,7 @@ def redact(
     """Print TEXT (or standard input, for -) without secrets and personal data; nothing is stored.
 
     Without TEXT: show which kinds the bank takes out, or set them. A kind is one of those listed, or `secrets`,
-    `personal` or `all`. The setting holds for hooks and for `--redact`.
+    `personal` or `all`. The setting holds for every write into this bank, and it does not travel to other replicas.
     """
     from skep.text import redaction
 
@@ -367,7 +381,7 @@ def redact(
         if chosen is None and bank_exists(bank_path):
             with open_bank(bank_path, create=False) as bank:
                 chosen = redaction.kinds_of(bank.setting(redaction.SETTING))
-        kinds = redaction.DEFAULT if chosen is None else chosen
+        kinds = redaction.USUAL if chosen is None else chosen
         done = redaction.redact(sys.stdin.read() if text == "-" else text, kinds)
         if as_json:
             print_json(done)

@@ -58,12 +58,17 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
 @click.option("--metadata", metavar="JSON", help="Anything else, as a JSON object.")
 @click.option("--key", help="Your own name for it; who has it in this scope is revised.")
 @click.option("--whole", is_flag=True, help="Standard input is one memory, line breaks and all.")
-@click.option("--redact", is_flag=True, help="Take secrets and personal data out first.")
+@click.option(
+    "--redact/--no-redact",
+    default=True,
+    show_default=True,
+    help="Take out first what `skep redact` shows; secrets where nobody chose.",
+)
 @click.option(
     "--redact-kind",
     "redact_kinds",
     multiple=True,
-    help="Take only this kind out; see `skep redact`; may be repeated.",
+    help="Take this kind out, and no other; `personal` and `all` are known, too; may be repeated.",
 )
 @click.option(
     "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
@@ -81,6 +86,7 @@ def add(
     session: str | None,
     bank_path: str | None,
     as_json: bool,
+    redact: bool,
     redact_kinds: tuple[str, ...],
     **fields: Any,
 ) -> None:
@@ -95,6 +101,8 @@ def add(
     }
     if redact_kinds:
         fields["redact"] = redact_kinds
+    elif not redact:
+        fields["redact"] = False
     if metadata is not None:
         fields["metadata"] = _object("--metadata", metadata)
     if polarity is not None:
@@ -133,7 +141,7 @@ def add(
             if text.startswith("{") or without_private(text).strip()
         }
         with (
-            progress_bar("remembering") as progress,
+            progress_bar("remembering", "memories") as progress,
             _told_where_it_stopped(progress) as counted,
             _told_which_line(list(items)),
         ):
@@ -538,7 +546,7 @@ def forget(
 @common
 def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **options: Any) -> None:
     """Find duplicates, contradictions and updates: of MEMORY_ID, or in the whole bank."""
-    with open_bank(bank_path, create=False) as bank, progress_bar("comparing") as progress:
+    with open_bank(bank_path, create=False) as bank, progress_bar("comparing", "pairs") as progress:
         found = bank.find_conflicts(memory_id, progress=progress, **options)
     if as_json:
         print_json(found)

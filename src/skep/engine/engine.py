@@ -105,10 +105,10 @@ class Engine:
         self.admitted, self.admitted_ids, self.around = store.admitted, store.admitted_ids, store.around
         self.texts_of, self.use_counts, self.trust_of = store.texts_of, store.use_counts, store.trust_of
         self.links, self.links_to, self.link_sources = store.links, store.links_to, store.link_sources
-        self.heirs, self.contradicted = store.heirs, store.contradicted
-        self.replaced_by, self.successor = store.replaced_by, store.successor
-        self.setting, self.settings_of = store.setting, store.settings_of
+        self.heirs, self.contradicted, self.replaced_by = store.heirs, store.contradicted, store.replaced_by
+        self.setting, self.settings_of, self.successor = store.setting, store.settings_of, store.successor
         self.settings_under, self.mark, self.set_mark = store.settings_under, store.mark, store.set_mark
+        self.changes_of, self.digest, self.renew_name = store.changes_of, store.digest, store.renew_name
         self.note, self.set_note = store.note, store.set_note
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity

@@ -20,6 +20,7 @@ import msgspec
 
 from skep.errors import ConfigError
 from skep.model import Conflict, Memory
+from skep.text.gibberish import GIBBERISH, chance_of_gibberish
 from skep.text.terms import STOP, terms
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 WEIGHTS = {"length": 0.3, "specificity": 0.3, "structure": 0.2, "concept": 0.2}
 PROMOTE_AT = 0.3
+SAYS_LITTLE = 0.5
+"""Quality below which a text that reads like gibberish is refused."""
 FULL_LENGTH = 6
 """Terms of meaning from which a text is long enough."""
 TOO_LONG = 200
@@ -245,6 +248,9 @@ class PromotionPolicy:
             found.append(f"confidence {memory.confidence:.2f} is below {self.policy.promote_at:g}")
         if standing.quality.score < self.policy.quality_at:
             found.append(f"{standing.quality.why()} is below {self.policy.quality_at:g}")
+        chance = chance_of_gibberish(memory.text)
+        if chance >= GIBBERISH and standing.quality.score < SAYS_LITTLE:
+            found.append(f"it reads like gibberish ({chance:.0%})")
         if standing.trust <= 0:
             found.append("its author is not trusted at all")
         if self.policy.contradiction == "reject":

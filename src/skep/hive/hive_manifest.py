@@ -152,6 +152,14 @@ def load_name(path: str | Path) -> str:
 
 def parse(text: str, environ: Mapping[str, str], *, name: str = "hive.yaml") -> Manifest:
     """Check the text of a manifest."""
+    try:
+        return _parsed(text, environ, name)
+    except UnicodeEncodeError as error:
+        problem = f"holds half of a character ({error.object[error.start]!r}); write the character itself"
+        raise ManifestError([Finding(where=name, problem=problem)]) from None
+
+
+def _parsed(text: str, environ: Mapping[str, str], name: str) -> Manifest:
     raw = _read_json(text) if name.endswith(".json") else _read_yaml(text)
     if not isinstance(raw, dict):
         raise ManifestError([Finding(where=name, problem="the top level must be a mapping with a `name`")])

@@ -4,7 +4,12 @@ Products of matrices replace a search per row. Where many rows are asked for, th
 axes along which the bank's rows reach furthest, a quarter of all. What the other axes could add is at most the
 product of the lengths that two rows have there (Cauchy and Schwarz), so no pair is lost. The whole codes of the
 pairs that are left decide. The compiled loop (`core/near_pairs.c`) sees rows through a lens in small whole numbers
-and adds what rounding may cost to the bound; it is three times as fast. `index` calls it for maintenance.
+and adds what rounding may cost to the bound; it is three times as fast.
+
+All against all grows with the square of the bank. Beyond `EXACT` products the bank is put into cells of rows that lie
+together (k-means on a sample), and each row asked for looks into the `PROBES` cells nearest to it: the work grows
+with the bank, and a few of the farther neighbours are missed. `index` calls this for maintenance and for a search
+for conflicts.
 """
 
 from __future__ import annotations
@@ -72,6 +77,20 @@ PANEL = 64
 """Rows that they take at once, at most."""
 WIDEST = 4096
 """The largest dimension they know."""
+
+
+EXACT = 400_000_000
+"""Products of a row asked for and a row of the bank up to which all are compared with all."""
+CELL = 1024
+"""Rows in a cell on average; one of four times as many is divided again."""
+PROBES = 8
+"""Cells that each row asked for looks into."""
+TRAINED = 48
+"""Rows per cell from which the centres are made."""
+SETTLED = 6
+"""Rounds of k-means."""
+DIVISIONS = 4
+"""Rounds in which cells that are too large are divided."""
 
 
 class Near(NamedTuple):
@@ -145,8 +164,66 @@ def near_pairs(table: Table, asked: Ints, slots: Ints, *, least: float, most: in
         most: How many to keep for each, nearest first, ties broken by row.
     """
     there = np.flatnonzero((asked >= 0) & table.has_vector[asked])
+    if len(there) * len(slots) <= EXACT:
+        return _all_pairs(table, asked, there, slots, least, most)
     found: list[Near] = []
-    lens: Lens | None = None
+    for places, cell in _cells(table, asked[there], slots):
+        found.append(_all_pairs(table, asked, there[places], cell, least, most, plain=True))
+        if sum(len(pairs.asked) for pairs in found[1:]) > MANY + len(found[0].asked):
+            found = [_nearest(table, _all(found), most)]
+    return _nearest(table, _all(found), most)
+
+
+def _cells(table: Table, asked: Ints, slots: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """The bank in cells: for each the places of the rows asked for that look into it, and its slots."""
+    centres = _centres(table, slots, -(-len(slots) // CELL))
+    home = _nearest_centres(table, slots, centres, 1)[:, 0]
+    for _ in range(DIVISIONS):
+        sizes = np.bincount(home, minlength=len(centres))
+        large = np.flatnonzero(sizes > 4 * CELL)
+        if not len(large):
+            break
+        parts = [_centres(table, slots[home == one], -(-int(sizes[one]) // CELL)) for one in large]
+        centres = np.concatenate([np.delete(centres, large, axis=0), *parts])
+        home = _nearest_centres(table, slots, centres, 1)[:, 0]
+    looked_into = _nearest_centres(table, asked, centres, min(PROBES, len(centres)))
+    rows, askers = np.argsort(home, kind="stable"), np.argsort(looked_into.ravel(), kind="stable")
+    row_ends = np.cumsum(np.bincount(home, minlength=len(centres)))
+    asker_ends = np.cumsum(np.bincount(looked_into.ravel(), minlength=len(centres)))
+    for here, there in zip(np.split(rows, row_ends[:-1]), np.split(askers, asker_ends[:-1]), strict=True):
+        places = np.sort(there // looked_into.shape[1])
+        for start in range(0, len(here), 8 * CELL):  # rows that are all alike cannot be divided
+            yield places, slots[here[start : start + 8 * CELL]]
+
+
+def _centres(table: Table, slots: Ints, count: int) -> Floats:
+    """Centres of about `count` groups of rows, by spherical k-means on an even sample of them."""
+    sample = _vectors(table, slots[:: max(1, len(slots) // (TRAINED * count))])
+    centres = sample[:: max(1, len(sample) // count)][:count].copy()
+    for _ in range(SETTLED):
+        home = np.argmax(sample @ centres.T, axis=1)
+        order = np.argsort(home, kind="stable")
+        _, first = np.unique(home[order], return_index=True)
+        centres = np.add.reduceat(sample[order], first, axis=0)
+        centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-9)
+    return centres
+
+
+def _nearest_centres(table: Table, slots: Ints, centres: Floats, count: int) -> Ints:
+    """The places of the `count` nearest centres of each row."""
+    out = np.empty((len(slots), count), dtype=np.int64)
+    for start in range(0, len(slots), TURN):
+        near = _vectors(table, slots[start : start + TURN]) @ centres.T
+        out[start : start + TURN] = np.argpartition(near, -count, axis=1)[:, -count:]
+    return out
+
+
+def _all_pairs(
+    table: Table, asked: Ints, there: Ints, slots: Ints, least: float, most: int, *, plain: bool = False
+) -> Near:
+    """Some of the rows asked for (by their places) against all of some slots; `plain` grinds no lens."""
+    found: list[Near] = []
+    lens = Lens(np.zeros((table.dim, 0), np.float32)) if plain else None
     compiled = runtime.native is not None and table.dim <= WIDEST
     for start in range(0, len(there), TURN):
         part = there[start : start + TURN]

@@ -70,7 +70,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
 def capture(bank: Bank, client: str, payload: Payload) -> Captured:
     """Keep the new turns of a transcript, without secrets. Running it twice keeps nothing twice.
 
-    What is taken out is what the bank's setting `redact/kinds` names; how much there was is in the log.
+    What is taken out is what the bank's setting `redact/kinds` names, without one secrets
+    and personal data; how much there was is in the log.
     """
     if not payload.transcript_path:
         return Captured()
@@ -81,7 +82,7 @@ def capture(bank: Bank, client: str, payload: Payload) -> Captured:
 
     mark = f"hook/{client}/{payload.session_id or payload.transcript_path}"[:500]
     kept = episodes(turns, bank.setting(mark))
-    kinds = redaction.kinds_of(bank.setting(redaction.SETTING))
+    kinds = redaction.kinds_of(bank.setting(redaction.SETTING), redaction.DEFAULT)
     total: Counter[str] = Counter()
     for turn in kept:
         total += _keep(bank, client, payload, turn, kinds)

@@ -15,10 +15,10 @@ from skep.lifecycle.decisions import ByHand
 from skep.lifecycle.extract_facts import in_doubt
 from skep.lifecycle.maintenance_run import Action
 from skep.lifecycle.reflect import summed_up
-from skep.lifecycle.similar_memories import load
 from skep.lifecycle.summarise import stated, summary
 from skep.model import CURRENT, Memory
 from skep.semantics.evidence import Said, supports_many
+from skep.semantics.near_memories import load
 from skep.storage.sqlite_store import Plan
 
 ROUNDED = 0.001

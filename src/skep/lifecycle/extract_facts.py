@@ -13,13 +13,21 @@ from collections.abc import Iterable, Sequence
 from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.lifecycle.maintenance_run import Action, Planned, counted
-from skep.lifecycle.similar_memories import Union, by_density, derived_from, inherited, neighbours
+from skep.lifecycle.similar_memories import (
+    TRUST,
+    Union,
+    by_density,
+    derived_from,
+    inherited,
+    least_trust,
+)
 from skep.lifecycle.summarise import Distil, by_call, ranked
 from skep.model import CURRENT, Memory
 from skep.runtime import lazy
 from skep.semantics.evidence import LABEL, ROLES, Said, against, speaker, supports_many, worth_keeping
 from skep.semantics.find_conflicts import bare_words, find_for
 from skep.semantics.lexicon import lemma
+from skep.semantics.near_memories import neighbours
 from skep.storage.sqlite_store import Plan
 
 SUPPORTS = 0.75
@@ -38,12 +46,12 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
     episodes = [memory for memory in changed if memory.kind == "episode" and memory.level == 0]
     facts = [memory for memory in changed if memory.kind == "fact"]
     pairs: dict[tuple[str, str], tuple[Memory, Memory, float]] = {}
-    near = neighbours(engine, episodes, kinds=("fact",), threshold=SUPPORTS, limit=SUPPORTED)
+    near = neighbours(engine, episodes, among={"episode": ("fact",)}, threshold=SUPPORTS, limit=SUPPORTED)
     for episode in episodes:
         for fact, similarity in near[episode.id]:
             pairs[fact.id, episode.id] = fact, episode, similarity
     if facts and _has_episodes(engine):
-        near = neighbours(engine, facts, kinds=("episode",), threshold=SUPPORTS, limit=SUPPORTING)
+        near = neighbours(engine, facts, among={"fact": ("episode",)}, threshold=SUPPORTS, limit=SUPPORTING)
         for fact in facts:
             for episode, similarity in near[fact.id]:
                 if episode.level == 0:
@@ -123,7 +131,7 @@ def extract(
         fresh = _worded(fresh, told.texts, smallest)
     used = {episode.id for _, group in fresh for episode in group}
     fresh += conventions(engine, [episode for episode in episodes if episode.id not in used])
-    return Planned(actions + [_new_fact(group, as_statement(fact)) for fact, group in fresh], problem)
+    return Planned(actions + [_new_fact(engine, group, as_statement(fact)) for fact, group in fresh], problem)
 
 
 CONVENTION = lazy(
@@ -256,7 +264,7 @@ class _Talk:
         self.near: dict[str, set[str]] = {}
         self.agree: dict[str, set[str]] = {}
         self._supports: dict[tuple[str, str], bool] = {}
-        found = neighbours(engine, episodes, kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
+        found = neighbours(engine, episodes, threshold=SAME_EVENT, limit=NEAREST)
         for one, others in found.items():
             for other, similarity in others:
                 if other.level == 0 and other.id != one and _lasting(other) == _lasting(self.memories[one]):
@@ -464,7 +472,7 @@ def _to_distil(group: Sequence[Memory]) -> Action:
     return Action(step="extract", why=why, memories=tuple(episode.id for episode in group))
 
 
-def _new_fact(group: Sequence[Memory], text: str) -> Action:
+def _new_fact(engine: Engine, group: Sequence[Memory], text: str) -> Action:
     body: dict[str, object] = {
         "text": text,
         "kind": "fact",
@@ -472,6 +480,8 @@ def _new_fact(group: Sequence[Memory], text: str) -> Action:
         "source": "maintenance: extracted",
         **inherited(group),
     }
+    if (trust := least_trust(engine, group)) < TRUST:
+        body["metadata"] = {"trust": trust}
     plans: list[Plan] = [("remember", body)]
     plans += [("link", derived_from(episode.id)) for episode in group]
     say = "says" if len(group) == 1 else "say"

@@ -21,10 +21,10 @@ from skep.lifecycle import decisions as decisions_module
 from skep.lifecycle.judge import DECISIONS, Case, Decision, Judge, Verdicts, fitting, known_word
 from skep.lifecycle.maintenance_run import Action, Run
 from skep.lifecycle.maintenance_run import counted as counted_report
-from skep.lifecycle.similar_memories import by_id, standing
 from skep.model import Event, Memory
 from skep.semantics.find_conflicts import JUDGEMENTS, key_of
 from skep.semantics.link_graph import chain
+from skep.semantics.near_memories import by_id, standing
 from skep.storage.sqlite_store import Plan
 
 PREFIX = JUDGEMENTS

@@ -8,7 +8,7 @@ nothing that was already done. One run at a time works on a bank: it holds a lea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Literal
 
@@ -25,6 +25,7 @@ from skep.lifecycle.maintenance_run import Action, Held, MaintainReport, Run, co
 from skep.lifecycle.resolve_conflicts import Sorted
 from skep.lifecycle.summarise import Distil, Distiller
 from skep.model import Memory
+from skep.text.model_instructions import addresses_model
 
 STEPS = (
     "embed", "extract", "evidence", "merge", "conflicts", "judge", "reflect", "expire", "deprecate", "rederive",
@@ -41,6 +42,8 @@ LOOKED_AT = {
     "reflect": ("episode",),
 }
 """The kinds of memories that steps look at as far as they changed."""
+SLICE = 10_000
+"""Memories whose pairs are compared before what comes of it is written; a run that stops loses one slice at most."""
 COMPARED = ("fact", "procedure")
 """Those that are compared with one another; of episodes only what they announce is looked at."""
 
@@ -73,6 +76,8 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How many past decisions are remembered."""
     judgement_days: float = 365.0
     """How long they are."""
+    seconds: float | None = None
+    """Stop after about so long; what was done stays, and the next run goes on where this one stopped."""
 
     def __post_init__(self) -> None:
         unknown = [step for step in self.steps if step not in STEPS]
@@ -91,6 +96,8 @@ class MaintainConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("max_tokens", "max_money", "kept_judgements", "judgement_days"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
+        if self.seconds is not None and not self.seconds > 0:
+            raise ConfigError(f"seconds must be more than 0, not {self.seconds!r}; leave it out to finish")
         if self.smallest_cluster < 1:
             raise ConfigError(f"smallest_cluster must be 1 or more, not {self.smallest_cluster!r}")
 
@@ -112,7 +119,7 @@ def maintain(
         dry_run: Plan and report; write nothing. Later steps are planned as if earlier ones had not run.
         judge: Decides what rules cannot; without one, such pairs wait.
         distil: Turns groups of texts into one text each, in one call; without it the most central sentence stands.
-        progress: Called with how much is done and how much there is, in hundredths of steps; it never goes back.
+        progress: Called with how much is done and how much there is, in shares of the work; it never goes back.
 
     Raises:
         LeaseHeldError: Another run is at work on the bank; nothing was done.
@@ -121,11 +128,13 @@ def maintain(
     with nullcontext() if dry_run else Held(engine) as lease:
         run = Run(engine, lease)
         chosen = [step for step in STEPS if step in config.steps]
-        told = _Told(progress, len(chosen))
+        told = _Told(progress, chosen)
         steps = _Steps(run, config, judge, distil, told.within)
         if left := reflect_module.finish(run):
             run.note("reflect", note=f"an earlier run was cut short: {left}")
         for step in chosen:
+            if steps.late(step):
+                break
             engine.index.refresh()
             handler: Callable[[], None] = getattr(steps, step)
             handler()
@@ -137,26 +146,31 @@ def maintain(
             queued=run.queued if run.queued is not None else len(judgement_queue.Kept(engine).waiting()),
             spent_tokens=run.tokens,
             spent_money=run.money,
+            stopped=steps.stopped,
         )
 
 
 class _Told:
-    """Progress of a run: steps, and the share of a long one."""
+    """Progress of a run: steps, and the share of a long one. The first that compares takes most of the time."""
 
-    PARTS = 100
+    PART = 100
+    LONG = 2_000
 
-    def __init__(self, progress: Progress | None, steps: int) -> None:
-        self._progress, self._whole = progress, steps * self.PARTS
+    def __init__(self, progress: Progress | None, steps: Sequence[str]) -> None:
+        compares = next((step for step in steps if step in ("merge", "conflicts")), None)
+        self._progress = progress
+        self._sizes = [self.LONG if step == compares else self.PART for step in steps]
+        self._whole = sum(self._sizes)
         self._done = self._shown = 0
 
     def next(self) -> None:
         """One more step is done."""
-        self._done += self.PARTS
+        self._done += self._sizes.pop(0)
         self._tell(self._done)
 
     def within(self, done: int, total: int) -> None:
         """So much of the step at hand is done."""
-        self._tell(self._done + self.PARTS * done // max(1, total))
+        self._tell(self._done + self._sizes[0] * done // max(1, total))
 
     def _tell(self, reached: int) -> None:
         if self._progress is not None and reached > self._shown:
@@ -177,12 +191,15 @@ class _Steps:
     ) -> None:
         self.run, self.config, self.engine = run, config, run.engine
         self._judge, self._distil, self._progress = judge, distil, progress
-        self._known = judgement_queue.Known(pairs=set(), outdated={})
-        self._found: tuple[Sorted, int, dict[str, int]] | None = None
-        self._copies: list[Action] = []
-        """Merges of copies, written before anything is compared."""
-        self._new: list[Memory] = []
-        """What `merge` and `conflicts` look at."""
+        self._looked_at: int | None = None
+        """How many memories `merge` and `conflicts` looked at, once they have."""
+        self._compared: dict[str, list[Action]] = {"merge": [], "conflicts": []}
+        """What came of it."""
+        self._passed_over = 0
+        """Unsure pairs that are not queued."""
+        self.stopped = ""
+        """The step at which the time was over."""
+        self._ends = math.inf if config.seconds is None else run.engine.now() + config.seconds
         self._judgements: tuple[int, judgement_queue.Kept] | None = None
         self._read: tuple[tuple[int, int], list[Memory]] | None = None
         self._distilled = _spent(distil)
@@ -215,7 +232,7 @@ class _Steps:
     def extract(self) -> None:
         self._share()
         head, changed = self._changed("extract")
-        episodes = [memory for memory in changed if memory.level == 0]
+        episodes = [memory for memory in changed if memory.level == 0 and not addresses_model(memory.text)]
         reworded = extract_facts.reworded(self.engine, episodes)
         self.run.write(reworded)
         planned = extract_facts.extract(
@@ -245,58 +262,98 @@ class _Steps:
         actions = extract_facts.support(self.engine, changed)
         self.run.finish("evidence", actions, looked_at=len(changed), head=head)
 
+    def late(self, step: str) -> bool:
+        """True if the run stops before this step. What was compared is reported in any case."""
+        if step == "conflicts" and self._looked_at is not None:
+            return False
+        if not self.stopped and self.engine.now() >= self._ends:
+            self.stopped = step
+        return bool(self.stopped)
+
     def merge(self) -> None:
         """Copies become one."""
-        found, head, looked_at = self._conflicts_of()
-        pairs = [(a, b) for a, b in found.duplicates if self._gone.isdisjoint((a.id, b.id))]
-        merges = self._merged(resolve_conflicts.merge(self.engine, pairs))
-        self.run.finish("merge", merges, looked_at=looked_at["merge"], head=head, written=self._copies)
-
-    def _merged(self, merges: list[Action]) -> list[Action]:
-        """The same; what they merge is gone for later steps."""
-        self._gone |= {body["loser"] for action in merges for kind, body in action.plans if kind == "merge"}
-        return merges
+        self._compare("merge")
 
     def conflicts(self) -> None:
-        found, head, looked_at = self._conflicts_of()
-        found = resolve_conflicts.undecided(self.engine, found)
-        engine, gone, halve = self.engine, self._gone, self.config.halve
-        unclear, passed_over = resolve_conflicts.queue_unclear(found.unclear, gone, self._known.waiting)
-        actions = [
-            *([] if halve else resolve_conflicts.unpunished(engine, self._kept().waiting())),
-            *resolve_conflicts.reopened(engine, self._known.outdated),
-            *resolve_conflicts.resolve_clear(engine, found.clear, gone, halve=halve),
-            *unclear,
-        ]
-        actions += resolve_conflicts.looked_for(engine, actions)
-        many = f"{counted(passed_over, 'unsure pair')} of memories that are like many others passed over"
-        self.run.finish(
-            "conflicts",
-            actions,
-            looked_at=looked_at["conflicts"],
-            head=head,
-            note=many if passed_over else "",
-            marks=tuple(looked_at),
-        )
+        """What is in conflict waits for a judge; an update gets a link."""
+        self._compare("conflicts")
 
-    def _conflicts_of(self) -> tuple[Sorted, int, dict[str, int]]:
-        """The comparison that `merge` and `conflicts` share: memories that are new to either of them."""
-        if self._found is None:
-            chosen = [step for step in ("merge", "conflicts") if step in self.config.steps]
-            head, self._new = self._changed(*chosen)
-            memories = [memory for memory in self._new if memory.kind in COMPARED]
-            looked_at = dict.fromkeys(chosen, len(memories))
-            if "merge" in chosen:  # first, so that copies do not take the places of others
-                self._copies = self._merged(
-                    resolve_conflicts.merge(self.engine, resolve_conflicts.copies(memories))
+    def _compare(self, step: str) -> None:
+        """Both steps compare at once, slice by slice, and report one after the other."""
+        if self._looked_at is None:
+            self._looked_at = self._slices(
+                [each for each in ("merge", "conflicts") if each in self.config.steps]
+            )
+        many = (
+            f"{counted(self._passed_over, 'unsure pair')} of memories that are like many others passed over"
+        )
+        note = many if self._passed_over and step == "conflicts" else ""
+        self.run.report(step, self._compared[step], looked_at=self._looked_at, note=note)
+
+    def _slices(self, chosen: list[str]) -> int:
+        """Compare what is new to either step, and write what comes of it, slice by slice; how many were new."""
+        run, engine = self.run, self.engine
+        head, new = self._changed(*chosen)
+        memories = [memory for memory in new if memory.kind in COMPARED]
+        looked_at = len(memories)
+        if "merge" in chosen:  # first, so that copies do not take the places of others
+            self._write_merges(resolve_conflicts.copies(memories))
+            engine.index.refresh()
+            memories = [memory for memory in memories if memory.id not in self._gone]
+        known = judgement_queue.known_pairs(engine, memories)
+        slices = resolve_conflicts.pairs_in_slices(engine, memories, known.pairs, SLICE)
+        done, total = 0, sum(len(pairs) for _, pairs in slices)
+
+        def progress(more: int) -> None:
+            nonlocal done
+            done += more
+            self._progress(done, total)
+
+        if "conflicts" in chosen:
+            self._opened(known)
+        for number, (reached, pairs) in enumerate(slices, 1):
+            last = number == len(slices)
+            found = resolve_conflicts.sort_conflicts(engine, pairs, total, progress)
+            if "merge" in chosen:
+                self._write_merges(
+                    [(a, b) for a, b in found.duplicates if self._gone.isdisjoint((a.id, b.id))]
                 )
-                self.run.write(self._copies)
-                self.engine.index.refresh()
-                memories = [memory for memory in memories if memory.id not in self._gone]
-            self._known = judgement_queue.known_pairs(self.engine, memories)
-            found = resolve_conflicts.sort_conflicts(self.engine, memories, self._known.pairs, self._progress)
-            self._found = found, head, looked_at
-        return self._found
+            actions = self._settled(found, known) if "conflicts" in chosen else []
+            if last:
+                run.write_marked(actions, chosen, head)
+                break
+            marks = {each: reached for each in chosen if engine.mark(each) < reached}
+            run.write(actions, lambda marks=marks: run.mark(marks))
+            if self.late(chosen[0]):
+                break
+        return looked_at
+
+    def _write_merges(self, pairs: list[tuple[Memory, Memory]]) -> None:
+        merges = resolve_conflicts.merge(self.engine, pairs)
+        self._gone |= {body["loser"] for action in merges for kind, body in action.plans if kind == "merge"}
+        self._compared["merge"] += merges
+        self.run.write(merges)
+
+    def _opened(self, known: judgement_queue.Known) -> None:
+        """Judgements that no longer count, and what undecided ones have cost."""
+        halve = self.config.halve
+        actions = [
+            *([] if halve else resolve_conflicts.unpunished(self.engine, self._kept().waiting())),
+            *resolve_conflicts.reopened(self.engine, known.outdated),
+        ]
+        self._compared["conflicts"] += actions
+        self.run.write(actions)
+
+    def _settled(self, found: Sorted, known: judgement_queue.Known) -> list[Action]:
+        """What is done about the conflicts of one slice."""
+        engine = self.engine
+        found = resolve_conflicts.undecided(engine, found)
+        unclear, passed_over = resolve_conflicts.queue_unclear(found.unclear, self._gone, known.waiting)
+        self._passed_over += passed_over
+        clear = resolve_conflicts.resolve_clear(engine, found.clear, self._gone, halve=self.config.halve)
+        actions = [*clear, *unclear, *resolve_conflicts.looked_for(engine, clear)]
+        self._compared["conflicts"] += actions
+        return actions
 
     def judge(self) -> None:
         config = self.config
@@ -315,6 +372,7 @@ class _Steps:
         self._share()
         head, changed = self._changed("reflect")
         looked_at = len(changed)
+        changed = [memory for memory in changed if not addresses_model(memory.text)]
         done: list[Action] = []
         notes: list[str] = []
         problem = ""

@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class MaintainReport(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs that wait for a judge."""
     spent_tokens: int = 0
     spent_money: float = 0.0
+    stopped: str = ""
+    """The step at which the run stopped because its time was over; the next run goes on there."""
 
     @property
     def changed(self) -> int:
@@ -200,10 +202,15 @@ class Run:
         `written` are actions of the step that were written before. `says` is true of a step that changes what facts
         say.
         """
-        marked = marks or (step,)
-        if actions or (head is not None and any(self.engine.mark(name) != head for name in marked)):
-            self.write(actions, None if head is None else lambda: self._mark(marked, head), says=says)
+        self.write_marked(actions, marks or (step,), head, says=says)
         self.report(step, (*written, *actions), looked_at=looked_at, note=note)
+
+    def write_marked(
+        self, actions: Sequence[Action], marks: Sequence[str], head: int | None, *, says: bool = False
+    ) -> None:
+        """Write actions, and with `head` how far these steps have come; see `finish`."""
+        if actions or (head is not None and any(self.engine.mark(name) != head for name in marks)):
+            self.write(actions, None if head is None else lambda: self._mark(marks, head), says=says)
 
     def report(self, step: str, actions: Sequence[Action], *, looked_at: int, note: str = "") -> None:
         """Report a step whose actions are written."""
@@ -244,6 +251,11 @@ class Run:
         if alone:  # making vectors is no change by somebody else
             self._position = self.engine.head()
         return before
+
+    def mark(self, reached: Mapping[str, int]) -> None:
+        """Remember how far steps have come that are not done. Call inside the transaction that writes."""
+        for step, change in reached.items():
+            self.engine.set_mark(step, change)
 
     def _mark(self, steps: Sequence[str], head: int) -> None:
         here = self.engine.head()

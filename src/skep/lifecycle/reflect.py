@@ -15,9 +15,10 @@ from skep.engine.engine import Engine, forget, passed_on
 from skep.lifecycle.decisions import ByHand
 from skep.lifecycle.extract_facts import NEAREST, SAME_EVENT, in_doubt
 from skep.lifecycle.maintenance_run import Action, Planned, Run
-from skep.lifecycle.similar_memories import Union, derived_from, inherited, neighbours
+from skep.lifecycle.similar_memories import Union, derived_from, inherited, least_trust
 from skep.lifecycle.summarise import Distil, Worded, by_call, summary
 from skep.model import Memory
+from skep.semantics.near_memories import neighbours
 from skep.storage.sqlite_store import Plan
 
 PREFIX = "consolidate/"
@@ -97,8 +98,6 @@ def _repointed(engine: Engine, sources: Sequence[str]) -> list[Plan]:
 
 SUMMARISED = 3
 """Fewer memories than this are not worth a summary."""
-TRUST = 1.0
-"""How far is trusted who nobody has said anything about."""
 
 
 def admitted(engine: Engine, memory: Memory) -> bool:
@@ -146,7 +145,7 @@ def _clusters(engine: Engine, changed: Sequence[Memory], by_hand: ByHand) -> lis
     union = Union()
     frontier = list(known.values())
     while frontier:
-        near = neighbours(engine, frontier, kinds=("episode",), threshold=SAME_EVENT, limit=NEAREST)
+        near = neighbours(engine, frontier, threshold=SAME_EVENT, limit=NEAREST)
         found: dict[str, Memory] = {}
         by_hand.look(other.id for memory in frontier for other, _ in near[memory.id])
         for memory in frontier:
@@ -169,14 +168,6 @@ def _clusters(engine: Engine, changed: Sequence[Memory], by_hand: ByHand) -> lis
     ]
 
 
-def _trust(engine: Engine, memory: Memory) -> float:
-    """The trust in a source; a summary carries its own."""
-    value = memory.metadata.get("trust") if memory.level and memory.agent is None else None
-    if value is None and memory.agent is not None:
-        value = engine.setting(f"trust/{memory.agent}")
-    return TRUST if value is None else float(value)
-
-
 def _to_sum_up(group: Sequence[Memory]) -> Action:
     why = f"{len(group)} {_what(group)} to be summed up, such as {group[0].text!r}"
     return Action(step="reflect", why=why, memories=tuple(m.id for m in group))
@@ -193,7 +184,7 @@ def _summary(engine: Engine, group: Sequence[Memory], text: str, *, hard: bool) 
         "level": max(m.level for m in group) + 1,
         "confidence": min(m.confidence for m in group),
         "source": "maintenance: summary",
-        "metadata": {"trust": min(_trust(engine, m) for m in group)},
+        "metadata": {"trust": least_trust(engine, group)},
         **inherited(group),
     }
     plans: list[Plan] = [("remember", body)]

@@ -9,46 +9,37 @@ reads through the engine and writes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from skep.clock import AHEAD_SECONDS
-from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.lifecycle.decisions import ByHand, best_first, contradiction_plans, merge_plans, reconciled
 from skep.lifecycle.judge import Case
-from skep.lifecycle.judgement_queue import Judgement, dropped, key_of, queue_plan
+from skep.lifecycle.judgement_queue import Judgement, dropped, queue_plan
 from skep.lifecycle.maintenance_run import Action
-from skep.lifecycle.similar_memories import Union, by_id, neighbours, rows_by_id, sharing_words
+from skep.lifecycle.similar_memories import Union
 from skep.model import Conflict, Memory
 from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import (
     COMPARED,
-    OVERLAP,
+    NEAR,
     age,
     bare_words,
-    comparable,
     holds,
     judge_many,
+    nearest,
     older_first,
+    pairs_near,
+    reader_for,
     same_words,
 )
 from skep.semantics.link_graph import MARKED, UPDATES, opposing
+from skep.semantics.near_memories import by_id
 from skep.storage.sqlite_store import Plan
 
-SHORT = 12
-"""Words up to which a memory is also compared with others that share most of them."""
-NEAR = 0.5
-"""Similarity from which two memories are compared; a write, which looks at one memory, goes further."""
 CLEAR_CONFLICT = 0.90
-PAIRS_EACH = 2
-"""Pairs that one run compares per memory on average, the nearest first, so that its cost grows with what is new."""
-FEW_PAIRS = 10_000
-"""Pairs that every run compares where there are so many."""
-READ = 1000
-"""Pairs that one run reads at most, if nobody has read them before: some ten seconds of a processor."""
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 MOST_WAITING = 4
@@ -58,6 +49,8 @@ EXTRACTED = "maintenance: extracted"
 
 
 Pair = tuple[Memory, Memory]
+Compared = tuple[Memory, Memory, float]
+"""A pair, the older one first, and how near they are."""
 
 
 class Sorted(msgspec.Struct, kw_only=True):
@@ -68,64 +61,59 @@ class Sorted(msgspec.Struct, kw_only=True):
     unclear: list[Conflict] = msgspec.field(default_factory=list[Conflict])
 
 
-def sort_conflicts(
-    engine: Engine, memories: Sequence[Memory], decided: set[str], progress: Progress | None = None
-) -> Sorted:
-    """Find the conflicts of memories and sort them; pairs that were looked at before are passed over.
+def pairs_in_slices(
+    engine: Engine, memories: Sequence[Memory], decided: set[str], size: int
+) -> list[tuple[int, list[Compared]]]:
+    """The pairs to compare, in slices of so many memories; with each the change up to which it has looked at all.
 
-    Only memories of one scope are compared: what is private to one does not change what everybody sees.
+    A pair is in the slice of the one of its memories that changed first, so a run that stops after a slice has judged
+    every pair of the memories that changed before. Pairs that were looked at before (`decided`) are passed over. Only
+    memories of one scope are compared: what is private to one does not change what everybody sees.
     """
-    found = Sorted()
+    now = engine.now()
     with (
         gc_paused()
-    ):  # thousands of small values are made that stay; looking for garbage among them finds none
-        pairs = _pairs(engine, memories, decided)
-    read = (
-        None
-        if engine.reader is None
-        else partial(engine.reader, most=-(-READ * COMPARED // max(len(pairs), 1)))
-    )
+    ):  # thousands of small values are made that stay: looking for garbage among them finds none
+        near = pairs_near(engine, memories, threshold=NEAR, decided=decided)
+        pairs = nearest([(*_older_first(one, other, now), near) for one, other, near in near], len(memories))
+    changed = engine.changes_of([memory.id for memory in memories])
+    order = sorted(changed, key=changed.__getitem__)
+    slice_of = {memory_id: place // size for place, memory_id in enumerate(order)}
+    slices: list[list[Compared]] = [[] for _ in range(0, max(1, len(order)), size)]
+    for pair in pairs:
+        slices[min(slice_of[each.id] for each in pair[:2] if each.id in slice_of)].append(pair)
+    ends = [
+        changed[order[min(len(order), end) - 1]] if order else 0
+        for end in range(size, len(order) + size, size)
+    ]
+    return list(zip(ends or [0], slices, strict=True))
+
+
+def sort_conflicts(
+    engine: Engine, pairs: Sequence[Compared], total: int, progress: Callable[[int], None]
+) -> Sorted:
+    """Compare pairs and sort what is in conflict; `progress` is told how many more are done.
+
+    `total` is the number of pairs of the whole run, of which a model reads so many at most.
+    """
+    found = Sorted()
+    read = reader_for(engine, total)
     for start in range(0, len(pairs), COMPARED):
+        part = pairs[start : start + COMPARED]
         with gc_paused():
-            judged = judge_many(pairs[start : start + COMPARED], reader=read)
-        for number, conflict in enumerate(judged, start + 1):
+            judged = judge_many(part, reader=read)
+        for conflict in judged:
             if conflict is None:
-                pass
-            elif conflict.kind == "duplicate":
-                other = conflict.memory
-                if other is not None and mergeable(conflict.existing, other):
-                    found.duplicates.append((conflict.existing, other))
-                else:
-                    found.unclear.append(conflict)
-            elif conflict.confidence >= CLEAR_CONFLICT:
+                continue
+            other = conflict.memory
+            if conflict.kind == "duplicate" and other is not None and mergeable(conflict.existing, other):
+                found.duplicates.append((conflict.existing, other))
+            elif conflict.kind != "duplicate" and conflict.confidence >= CLEAR_CONFLICT:
                 found.clear.append(conflict)
             else:
                 found.unclear.append(conflict)
-            if progress is not None:
-                progress(number, len(pairs))
+        progress(len(part))
     return found
-
-
-def _pairs(
-    engine: Engine, memories: Sequence[Memory], decided: set[str]
-) -> list[tuple[Memory, Memory, float]]:
-    """The pairs worth comparing, each once, the older one first.
-
-    They are near in meaning, or share most of their words.
-    """
-    limit, now = engine.settings.conflict_candidates, engine.now()
-    rows = rows_by_id(engine, (memory.id for memory in memories))
-    known: dict[int, Memory] = {}
-    near = neighbours(engine, memories, threshold=NEAR, limit=limit, rows=rows, known=known)
-    alike = sharing_words(engine, memories, least=OVERLAP, limit=limit, longest=SHORT, rows=rows, known=known)
-    pairs: dict[str, tuple[Memory, Memory, float]] = {}
-    for memory in memories:
-        for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
-            key = key_of(memory.id, other.id)
-            if key not in pairs and key not in decided and comparable(memory, other):
-                pairs[key] = *_older_first(memory, other, now), similarity
-    most = max(FEW_PAIRS, PAIRS_EACH * len(memories))
-    return sorted(pairs.values(), key=lambda pair: (-pair[2], pair[0].id, pair[1].id))[:most]
 
 
 def _older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
@@ -232,15 +220,15 @@ def resolve_clear(
     Args:
         engine: The bank.
         conflicts: What the comparison is sure of.
-        gone: Memories that this run merged.
+        gone: Memories that this run merged; what it replaces is added.
         halve: Contradictions halve the confidence of both sides before anybody has decided (source document 003).
     """
-    now, taken = engine.now(), set(gone)
+    now = engine.now()
     actions: list[Action] = []
     opposed: tuple[Plan, ...] = tuple(opposing(engine.setting))
     for conflict in sorted(conflicts, key=lambda c: (-c.confidence, c.existing.id)):
         older, newer = conflict.existing, conflict.memory
-        if newer is None or not taken.isdisjoint((older.id, newer.id)):
+        if newer is None or not gone.isdisjoint((older.id, newer.id)):
             continue
         if not (holds(older, now) and holds(newer, now)):  # what each says may be so in its time
             continue
@@ -251,7 +239,7 @@ def resolve_clear(
             if extracted(older) and extracted(newer) and not older.pinned:
                 why = f"{newer.text!r} replaces {older.text!r}; maintenance extracted both"
                 plans = [("supersede", {"old": older.id, "new": newer.id, "reason": conflict.reason})]
-                taken.add(older.id)
+                gone.add(older.id)
         else:
             why = f"{newer.text!r} contradicts {older.text!r}"
             if halve:
@@ -285,17 +273,16 @@ def unpunished(engine: Engine, waiting: Sequence[Judgement]) -> list[Action]:
 
 
 def queue_unclear(
-    conflicts: Sequence[Conflict], gone: set[str], waiting: Mapping[str, int]
+    conflicts: Sequence[Conflict], gone: set[str], waits: Counter[str]
 ) -> tuple[list[Action], int]:
     """Plan the queueing of what the rules are not sure of, and how many pairs were passed over.
 
     A memory that is like many others is one of a series ("user 7 is an admin"), and a judge would be asked about every
-    two of them: of its pairs only the surest wait. What `waiting` counts of memories that are looked at again was
-    queued by a run that was cut short: with it, the next run queues what that one would have.
+    two of them: of its pairs only the surest wait. `waits` counts the pairs of each memory that wait, those of a run
+    that was cut short among them, and those of this one are added.
     """
     open_ = [(c, c.existing.id, c.memory.id) for c in conflicts if c.memory is not None]
     open_ = [each for each in open_ if gone.isdisjoint(each[1:])]
-    waits = Counter(waiting)
     chosen: set[int] = set()
     for conflict, older, newer in sorted(open_, key=lambda each: (-each[0].confidence, each[1:])):
         if waits[older] < MOST_WAITING and waits[newer] < MOST_WAITING:

@@ -14,7 +14,7 @@ from skep.semantics.find_conflicts import (
     judge_many,
     older_first,
     replaces,
-    sharing_words,
+    texts_alike,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _opposed(
 ) -> list[tuple[Memory, Memory]]:
     """The pairs of hits that contradict or update one another, the older first."""
     alike: list[tuple[int, int, float]] = []
-    for i, j, shared in sharing_words([hit.memory.text for hit in hits], ALIKE):
+    for i, j, shared in texts_alike([hit.memory.text for hit in hits], ALIKE):
         one, other = hits[i].memory, hits[j].memory
         if one.kind == other.kind and not one.scope.apart(other.scope) and comparable(one, other):
             alike.append((i, j, shared))

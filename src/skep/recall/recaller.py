@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from skep.engine.engine import Engine
-from skep.errors import ConfigError
+from skep.errors import ConfigError, InvalidInputError
 from skep.filters import Filter
 from skep.model import Hit, Link, Ranked, Recalled, Stage
 from skep.recall.conflict_marks import conflicts_marked
@@ -119,6 +119,8 @@ class Recaller:
             self._update_links, self.decided, engine.reader.known if engine.reader is not None else None
         )
         self.cache_hits = 0
+        self._checked = b"", ""
+        """The config that was looked at last, and why it cannot be used."""
 
     def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
         """Hits that were found before, less what was forgotten here since; asks nothing of the file."""
@@ -128,8 +130,22 @@ class Recaller:
         return tuple(hit for hit in hits if hit.memory.id not in erased)
 
     def deployed(self) -> dict[str, Any]:
-        """The config that `skep tune deploy` has put in force, with the filters it sets by default (`NARROWING`)."""
-        return self._engine.setting(CONFIG_KEY) or {}
+        """The config that `skep tune deploy` has put in force, with the filters it sets by default (`NARROWING`).
+
+        One that cannot be used counts as none: `unusable` says why, every answer says so, and so does `doctor`.
+        """
+        value = self._engine.setting(CONFIG_KEY)
+        return value if value and not self.unusable(value) else {}
+
+    def unusable(self, value: object = None) -> str:
+        """The reason why the bank's own config, or the one given, cannot be used; empty where it can."""
+        value = self._engine.setting(CONFIG_KEY) if value is None else value
+        if not value:
+            return ""
+        key = msgspec.json.encode(value)
+        if self._checked[0] != key:
+            self._checked = key, _unusable(value)
+        return self._checked[1]
 
     def config(
         self,
@@ -332,6 +348,8 @@ class Recaller:
         )
         asked = sources.asked or asked
         reason, trace = found.reason, found.trace
+        if broken := self.unusable():
+            reason = _both(reason, f"the bank's own recall config is left out: {broken}; see `skep doctor`")
         if asked is not None and asked.reason:
             reason = _both(reason, asked.reason)
             if explain:
@@ -394,6 +412,24 @@ class Recaller:
             self._answers[key] = _kept(now, until, answer)
             while len(self._answers) > settings.cache_entries:
                 self._answers.popitem(last=False)
+
+
+def _unusable(value: object) -> str:
+    """The reason why a value is no config; empty where it is one."""
+    from skep.config import Settings
+    from skep.filters import checked_filter
+    from skep.validation import clean_count
+
+    try:
+        if not isinstance(value, dict):
+            raise ConfigError(f"it must be a mapping, not {type(value).__name__}")
+        config = cast("dict[str, Any]", value)
+        merge(preset_named("default"), {k: v for k, v in config.items() if k not in NARROWING} or None, None)
+        clean_count("limit", config.get("limit", 5), 1, 10_000)
+        checked_filter(Settings(), 0.0, kind=config.get("kinds"), tags=config.get("tags"))
+    except (InvalidInputError, ConfigError) as error:
+        return str(error)
+    return ""
 
 
 def _both(reason: str, more: str) -> str:

@@ -95,11 +95,16 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
     sent: Transfer = Transfer()
     received: Transfer = Transfer()
+    forked: tuple[str, ...] = ()
+    """Actors of which the two hold different events under the same numbers: one of the files went back in time and was
+    written to. What was written then is in that file alone; it writes under a new name from now on."""
 
     @property
     def equal(self) -> bool:
-        """True if both now show the same; not while events are held back or were refused."""
-        return not (self.sent.held or self.received.held or self.sent.refused or self.received.refused)
+        """True if both now show the same; not while events are held back or were refused, nor after a fork."""
+        return not (
+            self.forked or self.sent.held or self.received.held or self.sent.refused or self.received.refused
+        )
 
 
 @runtime_checkable
@@ -190,9 +195,30 @@ def forgets_first(events: Iterable[Event]) -> list[Event]:
 
 
 def sync(a: Replica, b: Replica, *, keyring: Keyring | None = None, batch: int = BATCH) -> Synced:
-    """Exchange what each lacks; afterwards both have seen the same events."""
+    """Exchange what each lacks; afterwards both have seen the same events.
+
+    What both have seen is compared by a digest, so that a file that went back in time does not pass for equal.
+    """
+    forked = _forked(a, b)
     received = pull(a, b, keyring=keyring, batch=batch)
-    return Synced(sent=pull(b, a, keyring=keyring, batch=batch), received=received)
+    return Synced(sent=pull(b, a, keyring=keyring, batch=batch), received=received, forked=forked)
+
+
+def _forked(a: Replica, b: Replica) -> tuple[str, ...]:
+    """The actors of which two banks hold different events; one that is among them takes a new name."""
+    engines = getattr(a, "engine", None), getattr(b, "engine", None)
+    if not all(hasattr(engine, "digest") for engine in engines):
+        return ()  # a hive has a log per member
+    one, other = a.versions(), b.versions()
+    forked: list[str] = []
+    for actor in sorted(one.keys() & other.keys()):
+        both = min(one[actor], other[actor])
+        if both and len({engine.digest(actor, both) for engine in engines}) > 1:  # type: ignore[union-attr]
+            forked.append(actor)
+    for replica, engine in zip((a, b), engines, strict=True):
+        if replica.actor in forked:
+            engine.renew_name()  # type: ignore[union-attr]
+    return tuple(forked)
 
 
 def _groups(events: Iterable[Event], size: int) -> Iterator[list[Event]]:

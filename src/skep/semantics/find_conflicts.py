@@ -12,9 +12,10 @@ somebody has decided (`settled`) does not come up again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -25,8 +26,9 @@ from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.model import CURRENT, Conflict, Memory, Scope
-from skep.runtime import gc_paused, lazy
+from skep.runtime import gc_paused
 from skep.semantics.link_graph import CONTRADICTS
+from skep.semantics.near_memories import Among, in_common, neighbours, rows_by_id, sharing_words, whole_words
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import query_terms
 
@@ -60,9 +62,20 @@ CONFLICTS: dict[str, Literal["duplicate", "contradiction", "update"]] = {
 """Verdicts that are conflicts, and their names."""
 JUDGEMENTS = "judgement/"
 """How the names of the settings begin that hold judgements on pairs."""
+SHORT = 12
+"""Words up to which a memory is also compared with others that share most of them, however far in meaning."""
+AMONG: Among = {**dict.fromkeys(STATED, STATED), "document": ("document",)}
+"""What is compared with what, by kind."""
+NEAR = 0.5
+"""Similarity from which memories are compared where many are: in maintenance, and in a large bank."""
+PAIRS_EACH = 2
+"""Pairs that are compared per memory on average where many are, the nearest first: the cost grows with the bank."""
+FEW_PAIRS = 10_000
+"""Pairs that are compared in any case."""
+READ = 1000
+"""Pairs that a model reads at most where many are compared: some ten seconds of a processor."""
 COMPARED = 1024
 """Pairs that are compared at once where many are."""
-_WORD = lazy(r"\w+")
 
 
 def find_for(
@@ -223,46 +236,114 @@ def scan(
     contradiction_fn: ContradictionFn | None = None,
     progress: Progress | None = None,
     shared: bool = True,
-) -> Iterator[Conflict]:
+) -> list[Conflict]:
     """The conflicts among many memories, each pair once; the newer one stands as `memory`.
 
-    Pairs of several memories are compared at once, and one that was found to be in conflict not again from its other
-    side.
+    Of a large bank only the nearest pairs are compared, from NEAR on. `progress` is told how many of them are done.
     """
-    most = COMPARED if contradiction_fn is None else 1  # one that is asked may take its time
-    seen: set[frozenset[str]] = set()
-    done = 0
-    while done < len(memories):
-        pairs: list[tuple[Memory, Memory, float]] = []
-        counts: list[tuple[Memory, int]] = []
+    engine.index.refresh()
+    if PAIRS_EACH * len(memories) > FEW_PAIRS:
+        threshold = max(threshold, NEAR)
+    with gc_paused():
+        near = pairs_near(engine, memories, threshold=threshold, among=AMONG, shared=shared)
+        decided = settled(engine, [(one.id, other.id) for one, other, _ in near])
+        pairs = nearest([pair for pair in near if (pair[0].id, pair[1].id) not in decided], len(memories))
+    place = {memory.id: number for number, memory in enumerate(memories)}
+    found: list[Conflict] = []
+    read = reader_for(engine, len(pairs))
+    at_once = COMPARED if contradiction_fn is None else 1  # one that is asked may take its time
+    for start in range(0, len(pairs), at_once):
+        part = pairs[start : start + at_once]
         with nullcontext() if contradiction_fn else gc_paused():  # what is made stays: it holds no garbage
-            while done + len(counts) < len(memories) and len(pairs) < most:
-                memory, before = memories[done + len(counts)], len(pairs)
-                pairs += _new_pairs(engine, memory, threshold, seen, shared=shared)
-                counts.append((memory, len(pairs) - before))
-            judged = iter(judge_many(pairs, contradiction_fn, engine.reader) if pairs else ())
-        for memory, count in counts:
-            for conflict in _surest_first(islice(judged, count)):
-                pair = frozenset((memory.id, conflict.existing.id))
-                if pair not in seen:  # both sides may have come at once
-                    seen.add(pair)
-                    yield _newer_last(conflict, memory, engine.now())
-            done += 1
-            if progress is not None:
-                progress(done, len(memories))
+            judged = judge_many(
+                [(other, one, similarity) for one, other, similarity in part],
+                contradiction_fn,
+                read,
+            )
+        found += [conflict for conflict in judged if conflict is not None]
+        if progress is not None:
+            progress(start + len(part), len(pairs))
+    found.sort(key=lambda c: (place[c.memory.id if c.memory else ""], -c.confidence, c.existing.id))
+    now = engine.now()
+    return [_newer_last(c, c.memory, now) for c in found if c.memory is not None]
 
 
-def _new_pairs(
-    engine: Engine, memory: Memory, threshold: float, seen: set[frozenset[str]], *, shared: bool
+def reader_for(engine: Engine, pairs: int) -> PairReader | None:
+    """The model that reads pairs, if the bank has one; of very many it reads `READ`, spread over all batches."""
+    if engine.reader is None:
+        return None
+    return partial(engine.reader, most=-(-READ * COMPARED // max(pairs, 1)))
+
+
+def nearest(pairs: list[tuple[Memory, Memory, float]], memories: int) -> list[tuple[Memory, Memory, float]]:
+    """The pairs of so many memories that are compared, and in what order.
+
+    The nearest `PAIRS_EACH` per memory on average, at least `FEW_PAIRS`. Pairs of neighbours stand together: a text
+    that is in many pairs is taken apart once.
+    """
+    chosen = sorted(pairs, key=lambda pair: (-pair[2], pair[0].id, pair[1].id))
+    chosen = chosen[: max(FEW_PAIRS, PAIRS_EACH * memories)]
+    of: dict[str, list[int]] = {}
+    for number, (one, other, _) in enumerate(chosen):
+        of.setdefault(one.id, []).append(number)
+        of.setdefault(other.id, []).append(number)
+    out: dict[int, None] = {}
+    for start in list(of):
+        waiting = deque([start])
+        while waiting:
+            for number in of.pop(waiting.popleft(), ()):
+                if number not in out:
+                    out[number] = None
+                    one, other, _ = chosen[number]
+                    waiting += (one.id, other.id)
+    return [chosen[number] for number in out]
+
+
+def pairs_near(
+    engine: Engine,
+    memories: Sequence[Memory],
+    *,
+    threshold: float,
+    among: Among | None = None,
+    shared: bool = False,
+    decided: Container[str] = (),
 ) -> list[tuple[Memory, Memory, float]]:
-    """A memory with those worth comparing with it, but for pairs that were found to be in conflict."""
+    """The pairs worth comparing of some memories with what is stored, each once, with their similarity.
+
+    They are near in meaning, or share most of their words. The first of a pair is one of `memories`.
+
+    Args:
+        engine: The bank.
+        memories: Whose pairs.
+        threshold: The least similarity; of texts that share most of their words it does not count.
+        among: By kind, the kinds that are compared with it; without it, its own.
+        shared: Whether memories without a scope are compared with those of every scope.
+        decided: Keys of pairs (`key_of`) to leave out.
+    """
     limit = engine.settings.conflict_candidates
-    near = _candidates(engine, memory, threshold, limit, shared=shared, vector=None)
-    return [
-        (existing, memory, similarity)
-        for existing, similarity in near
-        if frozenset((existing.id, memory.id)) not in seen
-    ]
+    rows = rows_by_id(engine, (memory.id for memory in memories))
+    known: dict[int, Memory] = {}
+    near = neighbours(
+        engine, memories, threshold=threshold, limit=limit, among=among, shared=shared, rows=rows, known=known
+    )
+    alike = sharing_words(
+        engine,
+        memories,
+        least=OVERLAP,
+        limit=limit,
+        longest=SHORT,
+        among=among,
+        shared=shared,
+        rows=rows,
+        known=known,
+    )
+    pairs: dict[str, tuple[Memory, Memory, float]] = {}
+    for memory in memories:
+        for other, similarity in (*near[memory.id], *alike.get(memory.id, ())):
+            key = key_of(memory.id, other.id)
+            if key not in pairs and key not in decided and comparable(memory, other):
+                pairs[key] = memory, other, similarity
+    return list(pairs.values())
 
 
 def _newer_last(conflict: Conflict, memory: Memory, now: float) -> Conflict:
@@ -323,7 +404,7 @@ def _candidates(
     where = Filter(
         scope=memory.scope if not memory.scope.shared else Scope(),
         include_shared=shared,
-        kinds=("document",) if memory.kind == "document" else STATED,
+        kinds=AMONG[memory.kind],
         statuses=CURRENT,
     )
     index = engine.index
@@ -391,18 +472,7 @@ def bare_words(text: str) -> tuple[str, ...]:
     return statement(text)
 
 
-def whole_words(text: str) -> set[str]:
-    """Whole words: pieces of identifiers would make `flake8` look like three differences."""
-    return set(_WORD.findall(text.casefold()))
-
-
-def in_common(mine: set[str], theirs: set[str]) -> float:
-    """The share of words that two texts have in common, 0 to 1."""
-    both = len(mine & theirs)
-    return both / max(1, len(mine) + len(theirs) - both)
-
-
-def sharing_words(texts: Sequence[str], least: float) -> list[tuple[int, int, float]]:
+def texts_alike(texts: Sequence[str], least: float) -> list[tuple[int, int, float]]:
     """The pairs of texts that have at least this share of their words in common, with the share."""
     words = [whole_words(text) for text in texts]
     pairs = ((i, j) for i in range(len(words)) for j in range(i + 1, len(words)))

@@ -84,28 +84,24 @@ def read(text: str) -> Reading:
 
     text = text.replace("\u2019", "'")
     starts = {match.end() for match in _SENTENCE_START.finditer(text)}
-    columns = _vocabulary()
     bits: dict[int, int] = {}
     order: list[int] = []
     words: set[int] = set()
     known: set[int] = set()
     first = negations = 0
     for match in _TOKEN.finditer(text):
-        raw = match.group()
-        word = raw.casefold()
-        here, root = _kind(raw, word, opens=match.start() in starts)
-        if word in NEGATIONS or word.endswith("n't"):
-            negations += 1
-        hashed = zlib.crc32(root.encode())
-        if here & CONTENT and not first:
-            first = hashed
-        bits[hashed] = bits.get(hashed, 0) | here
-        words.add(zlib.crc32(word.encode()))
-        if word in columns:
-            known.add(columns[word])
-        order.append(hashed)
+        word = _word(match.group(), match.start() in starts)
+        negations += word.negates
+        if word.bits & CONTENT and not first:
+            first = word.root
+        bits[word.root] = bits.get(word.root, 0) | word.bits
+        words.add(word.word)
+        if word.column >= 0:
+            known.add(word.column)
+        order.append(word.root)
         if len(order) == LONGEST:
             break
+    opposites = _opposites()
     return Reading(
         frozenset(words),
         np.fromiter(bits.keys(), np.int64, len(bits)),
@@ -114,7 +110,31 @@ def read(text: str) -> Reading:
         first,
         negations,
         np.fromiter(sorted(known), np.intp, len(known)),
-        frozenset(each for root in bits for each in _opposites().get(root, ())),
+        frozenset(each for root in bits if root in opposites for each in opposites[root]),
+    )
+
+
+class Word(NamedTuple):
+    """One word taken apart; texts share most of their words."""
+
+    word: int
+    """The hash of the word but for case."""
+    root: int
+    """The hash of its stem."""
+    bits: int
+    negates: bool
+    column: int
+    """Of its own weights; -1 if it has none."""
+
+
+@lru_cache(maxsize=1 << 15)
+def _word(raw: str, opens: bool) -> Word:
+    """Take one word apart; `opens` is true of the first of a sentence."""
+    word = raw.casefold()
+    bits, root = _kind(raw, word, opens=opens)
+    negates = word in NEGATIONS or word.endswith("n't")
+    return Word(
+        zlib.crc32(word.encode()), zlib.crc32(root.encode()), bits, negates, _vocabulary().get(word, -1)
     )
 
 

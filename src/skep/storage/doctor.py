@@ -18,7 +18,7 @@ import msgspec
 from skep.clock import AHEAD_SECONDS, LOGICAL_BITS, pack
 from skep.errors import CorruptBankError, StorageError
 from skep.model import Memory
-from skep.storage.fold import fold, fold_links, fold_setting
+from skep.storage.fold import fold, fold_links, fold_setting, stays_here
 from skep.storage.schema import VERSION
 from skep.storage.sqlite_connection import Connection
 from skep.storage.sqlite_file import free_bytes
@@ -280,7 +280,7 @@ def _rest_agrees(store: SqliteStore, subject: str) -> bool:
     key = subject.removeprefix("setting:")
     events = store.log.of(subject)
     if key != subject:
-        there, value = fold_setting(events)
+        there, value = store.tables.local_setting(key) if stays_here(key) else fold_setting(events)
         return store.setting(key) == (value if there else None)
     links = [] if store.is_forgotten(subject) else fold_links(subject, events)
     stored = store.connection.rows("SELECT dst, rel, strength FROM links WHERE src = ?", (subject,))

@@ -22,7 +22,7 @@ COLUMNS = "seq, actor, counter, hlc, kind, body, signature"
 _FROM_LOG = f"SELECT {COLUMNS} FROM event_log"
 _NUMBERS = (
     "SELECT coalesce((SELECT max(seq) FROM event_log), 0), coalesce((SELECT max(row) FROM memories), 0),"
-    " coalesce((SELECT max(changed) FROM memories), 0)"
+    " coalesce((SELECT max(changed) FROM memories), 0), (SELECT value FROM meta WHERE key = 'actor')"
 )
 _WITHOUT_SUBJECT = ("remember", "use")
 """Events that are not found by their subject: the id of a memory is that of its `remember`, and uses are counted."""
@@ -36,10 +36,12 @@ class Newest:
         self.seq = 0
         self.row = 0
         self.change = 0
+        self.actor = ""
+        """The name in the file; another process may have drawn a new one."""
 
     def look(self) -> None:
         """Read the numbers at the beginning of a transaction, and after a part of it was rolled back."""
-        ((self.seq, self.row, self.change),) = self._c.rows(_NUMBERS)
+        ((self.seq, self.row, self.change, self.actor),) = self._c.rows(_NUMBERS)
 
     def next_change(self) -> int:
         """The number of one more change of a searchable row."""
@@ -315,6 +317,15 @@ class Log:
             "INSERT OR IGNORE INTO held(actor, counter, hlc, kind, body, signature) VALUES(?,?,?,?,?,?)",
             [(e.actor, e.counter, e.hlc, e.kind, encode_body(e.body), e.signature) for e in events],
         )
+
+    def held_count(self) -> int:
+        """The number of events that wait."""
+        return self._c.one("SELECT count(*) FROM held") or 0
+
+    def holds(self, event: Event) -> bool:
+        """True if an event waits already."""
+        sql = "SELECT 1 FROM held WHERE actor = ? AND counter = ?"
+        return self._c.one(sql, (event.actor, event.counter)) is not None
 
     def held(self) -> list[Event]:
         """The events that wait, in order of actor and counter."""

@@ -16,7 +16,7 @@ itself can be kept (`Kept`), and a newer event then steps on from there. The law
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -44,6 +44,7 @@ from skep.events import (
     voided,
 )
 from skep.model import SHARED, Event, Memory, Scope, Status
+from skep.text.model_instructions import APPROVED
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -411,9 +412,25 @@ def fold_links(src: str, events: Iterable[Event]) -> list[LinkState]:
     return list(links.values())
 
 
-def fold_setting(events: Iterable[Event]) -> tuple[bool, Any]:
-    """The value of one setting, and whether it is set at all."""
-    events = sorted(events, key=order)
+WRITERS = "settings/from"
+"""The setting that names the other actors whose word on local settings counts."""
+LOCAL_SETTINGS = frozenset({"recall/config", "redact/kinds", WRITERS})
+"""Settings that do not travel, with those that begin with `approved/`.
+
+What another replica says of them counts only if `settings/from` names it."""
+
+
+def stays_here(key: str) -> bool:
+    """True if a setting does not travel."""
+    return key in LOCAL_SETTINGS or key.startswith(APPROVED)
+
+
+def fold_setting(events: Iterable[Event], writers: Mapping[str, int] | None = None) -> tuple[bool, Any]:
+    """The value of one setting, and whether it is set at all.
+
+    With `writers`, by what these actors wrote, each up to its own counter.
+    """
+    events = sorted((e for e in events if writers is None or e.counter <= writers.get(e.actor, 0)), key=order)
     void = voided(events)
     for event in reversed(events):
         if event.kind == "setting" and event.id not in void:

@@ -7,14 +7,27 @@ is decided by `fold`, which is pure; this module writes the results down.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from skep.events import SETTING, mentioned, order
 from skep.model import Event, Memory
 from skep.storage.event_log import Log
-from skep.storage.fold import Kept, Seen, State, fold, fold_links, fold_on, fold_setting, fold_whole, seen
+from skep.storage.fold import (
+    LOCAL_SETTINGS,
+    WRITERS,
+    Kept,
+    Seen,
+    State,
+    fold,
+    fold_links,
+    fold_on,
+    fold_setting,
+    fold_whole,
+    seen,
+    stays_here,
+)
 from skep.storage.full_text import FullText
 from skep.storage.links import Staleness
 from skep.storage.memory_rows import (
@@ -26,6 +39,7 @@ from skep.storage.memory_rows import (
     state_values,
 )
 from skep.storage.sqlite_connection import Connection
+from skep.storage.sqlite_file import LAST_COUNTER, names_of
 from skep.storage.vectors import Vectors
 
 _INSERT = (
@@ -349,8 +363,9 @@ class Tables:
     def _reset(self, subject: str, events: Sequence[Event] = ()) -> None:
         """Bring one setting up to date."""
         key = subject.removeprefix(SETTING)
-        kept = self._kept(subject, Seen) if events else None
-        if kept is not None and kept.follows(events):
+        if stays_here(key):
+            there, value = self.local_setting(key)
+        elif (kept := self._kept(subject, Seen) if events else None) is not None and kept.follows(events):
             newest = max(events, key=order)
             there, value = newest.body["value"] is not None, newest.body["value"]
             kept.last = order(newest)
@@ -364,6 +379,18 @@ class Tables:
             self._c.execute(_SET, (key, msgspec.json.encode(value).decode(), self._newest.seq))
         else:
             self._c.execute("DELETE FROM settings WHERE key = ?", (key,))
+        if key == WRITERS:
+            for other in LOCAL_SETTINGS - {WRITERS}:
+                self._reset(SETTING + other)
+
+    def local_setting(self, key: str) -> tuple[bool, Any]:
+        """A setting that does not travel, by the events of this file alone and of whom `settings/from` names."""
+        writers = names_of(self._c)
+        if key != WRITERS:
+            named = self.local_setting(WRITERS)[1]
+            listed = cast("list[object]", named) if isinstance(named, list) else []
+            writers |= {name: LAST_COUNTER for name in listed if isinstance(name, str)}
+        return fold_setting(self._log.of(SETTING + key), writers)
 
     def _forget(self, memory_id: str, stored: tuple[int, str, str], again: bool, changes: Changes) -> None:
         erased = changes.erased

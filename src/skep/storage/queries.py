@@ -249,6 +249,11 @@ class Reads(Linked):
         rows = dict(self.connection.rows(sql, (msgspec.json.encode(asked).decode(),)))  # type: ignore[arg-type]
         return {memory_id: rows[memory_id] for memory_id in asked if memory_id in rows}
 
+    def changes_of(self, ids: Sequence[str]) -> dict[str, int]:
+        """The number of the last change of each memory, by id."""
+        sql = "SELECT id, changed FROM memories WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(self.connection.rows(sql, (msgspec.json.encode(ids).decode(),)))  # type: ignore[arg-type]
+
     def around(
         self, rows: Sequence[int], window: int, seconds: float
     ) -> dict[int, tuple[list[int], list[int]]]:
@@ -273,10 +278,11 @@ class Reads(Linked):
         return {row: (uses, confirmed, at, agent) for row, uses, confirmed, at, agent in found}
 
     def trust_of(self, rows: Sequence[int]) -> dict[int, float]:
-        """The trust that summaries among rows state themselves, where they have no one author."""
+        """The trust that derived memories among rows state themselves, where they have no one author."""
         sql = (
             "SELECT row, json_extract(metadata, '$.trust') AS trust FROM memories WHERE row IN (:rows)"
-            " AND level > 0 AND agent IS NULL AND typeof(trust) IN ('real', 'integer')"
+            " AND (level > 0 OR source = 'maintenance: extracted') AND agent IS NULL"
+            " AND typeof(trust) IN ('real', 'integer')"
         )
         return dict(self._of_rows(sql, rows))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 import time
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 FIRST_SECONDS = 2.0
 """Seconds that a file may stay empty while another process makes a bank of it."""
+LAST_COUNTER = 1 << 53
+"""No event has a greater number."""
 READING_SECONDS = 5.0
 _ALPHABET = "abcdefghjkmnpqrstvwxyz0123456789"
 """Thirty-two, so that the rest of a byte is as likely to be any of them."""
@@ -303,12 +306,30 @@ def claim_actor(connection: Connection) -> str:
         actor, ours = actor_of(connection)
         if not ours:
             if connection.one("SELECT 1 FROM meta WHERE key = 'place'"):
-                actor = new_actor()
-                connection.execute("UPDATE meta SET value = ? WHERE key = 'actor'", (actor,))
+                written = connection.one("SELECT counter FROM actors WHERE actor = ?", (actor,)) or 0
+                actor = rename(connection, actor, written)
             connection.execute(
                 "INSERT OR REPLACE INTO meta(key, value) VALUES('place', ?)", (_place(connection),)
             )
     return actor
+
+
+def rename(connection: Connection, actor: str, last: int) -> str:
+    """Draw a new name for a file that can no longer write under its own. Call inside a transaction.
+
+    `last` is the counter of the last event that it wrote under the old one.
+    """
+    new = new_actor()
+    names = {name: counter for name, counter in names_of(connection).items() if name != actor} | {actor: last}
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'actor'", (new,))
+    connection.execute("INSERT OR REPLACE INTO meta(key, value) VALUES('names', ?)", (json.dumps(names),))
+    return new
+
+
+def names_of(connection: Connection) -> dict[str, int]:
+    """The names under which this file and those it was copied from have written, and up to which event."""
+    rows = dict(connection.rows("SELECT key, value FROM meta WHERE key IN ('actor', 'names')"))
+    return {**json.loads(str(rows.get("names", "{}"))), str(rows["actor"]): LAST_COUNTER}
 
 
 def _place(connection: Connection) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -26,9 +27,10 @@ from skep.storage.memory_rows import searched_text
 from skep.storage.pair_readings import PairReadings
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
-from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare
+from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare, rename
 from skep.storage.store import Applied, Embed, Plan
 from skep.storage.vectors import Made, Space
+from skep.validation import refuse_oversized
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +137,8 @@ class SqliteStore(Reads):
             )
         with self.connection.transaction(apart=True):
             self.log.newest.look()
+            if self._named:
+                self.name = self.log.newest.actor
             yield
 
     def write(
@@ -184,10 +188,17 @@ class SqliteStore(Reads):
         from skep.storage.memory_tables import Changes
 
         events = [checked(event) for event in events]
+        for event in events:
+            refuse_oversized(event.id, event.kind, event.body, self.settings)
         horizon = pack(now + self.settings.max_drift_seconds)
         with self.writing():
+            if self._went_back(events):
+                self.renew_name()
             there = arrived(self.log, events, horizon=horizon, partial=partial)
-            self.log.hold([self._scrubbed(event) for event in there.waiting])
+            room = max(0, self.settings.held_limit - self.log.held_count())
+            parked = sorted(there.waiting, key=lambda event: (event.counter, event.hlc))
+            new = [event for event in parked if not self.log.holds(event)][:room]
+            self.log.hold([self._scrubbed(event) for event in new])
             self.log.release(there.ready)
             changes = Changes()
             if there.ready:
@@ -203,6 +214,28 @@ class SqliteStore(Reads):
                 i for event in there.ready if event.kind == "forget" for i in event.body["memories"]
             ),
         )
+
+    def _went_back(self, events: Sequence[Event]) -> bool:
+        """True if events under our own name come back that this file does not have: it is an older copy of itself.
+
+        Or a stranger has taken our numbers. Either way nothing more may be written under that name.
+        """
+        last = self.log.versions().get(self.name, 0)
+        return any(event.actor == self.name and event.counter > last for event in events)
+
+    def renew_name(self) -> str:
+        """Write under a new name from now on; what was written under the old one stays as it is."""
+        with self.writing():
+            last = self.log.versions().get(self.actor, 0)
+            self.name = rename(self.connection, self.name, last)
+        return self.name
+
+    def digest(self, actor: str, counter: int) -> str:
+        """A digest of the last events of an actor up to a counter; two replicas that agree give the same."""
+        found = blake2b(digest_size=16)
+        for event in self.log.ranges({actor: [(max(1, counter - DIGESTED + 1), counter)]}):
+            found.update(f"{event.counter}:{event.hlc}:{event.kind};".encode())
+        return found.hexdigest()
 
     def _scrubbed(self, event: Event) -> Event:
         """An event about something forgotten, without its text."""
@@ -527,6 +560,8 @@ def _per_actor(events: list[Event]) -> list[Event]:
     return [queues[event.actor].pop() for event in events]
 
 
+DIGESTED = 256
+"""Events that a digest looks at: what differs further back was seen by an earlier exchange."""
 FURTHEST = 10.0
 """A lease that ends more than so many times its length ahead was written by a clock gone wrong; it does not count."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -30,6 +30,8 @@ class Rule(NamedTuple):
     kind: str
     pattern: re.Pattern[str]
     look: Look | None = None
+    words: tuple[str, ...] = ()
+    """A text that holds none of these, whatever their case, need not be searched."""
 
 
 def luhn(number: str) -> bool:
@@ -48,7 +50,7 @@ ISSUED: Final = re.compile(
     r"|3(?:0[0-5]|[689]\d)\d{11}|6(?:011|4[4-9]\d|5\d\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14}(?:\d{3})?)"
 )
 """The beginnings and lengths of the cards that are in use."""
-GROUPED: Final = re.compile(r"\d+|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ -])\d{6}\2\d{4,5}")
+GROUPED: Final = re.compile(r"\d+|\d{4}([ .-])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|\d{4}([ .-])\d{6}\2\d{4,5}")
 
 
 def _card(found: re.Match[str]) -> Spot | None:
@@ -281,6 +283,33 @@ def _session(found: re.Match[str]) -> Spot | None:
     return None if digits < 3 or _called(found.string, end) else (start, end)
 
 
+ISSUED_BY: Final = (
+    r"A3-[A-Z0-9]{6}-[A-Z0-9]{5,6}-[A-Z0-9-]{10,}|ops_eyJ[\w+/]{60,}|p8e-[A-Za-z0-9]{32}|LTAI[A-Za-z0-9]{20}"
+    r"|(?:A3T[A-Z0-9]|ABIA|ACCA)[A-Z2-7]{16}|ABSK[\w+/]{100,}|4b1d[A-Za-z0-9]{38}|CLOJARS_[A-Za-z0-9]{60}"
+    r"|dapi[a-f0-9]{32}|do[or]_v1_[a-f0-9]{64}|dp\.pt\.[A-Za-z0-9]{43}|duffel_(?:test|live)_[\w=-]{43}"
+    r"|dt0c01\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}|EZ[AT]K[A-Za-z0-9]{54}|EAA[AMC][A-Za-z0-9]{60,}|FLWSECK_TEST-\w{12,}"
+    r"|f(?:o1|m1a|m1r|m2)_[\w+/-]{43,}|fio-u-[\w=-]{64}|gl(?:cbt|dt|ffct|ft|imt|agent|oas|ptt|rt|soat)-[\w-]{20,}"
+    r"|GR1348941[\w-]{20}|glc_[\w+/]{32,}|glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}|HRKU-AA[\w-]{58}|api_org_[A-Za-z]{34}"
+    r"|ico-[a-zA-Z0-9]{32}|ntn_\d{11}\w{35}|secret_[A-Za-z0-9]{43}|sha256~[\w-]{43}|pplx-[a-zA-Z0-9]{48}"
+    r"|pscale_(?:tkn|oauth|pw)_[\w=.-]{32,64}|PMAK-[a-fA-F0-9]{24}-[a-fA-F0-9]{34}|pnu_[a-zA-Z0-9]{36}|pul-[a-f0-9]{40}"
+    r"|rdme_[a-z0-9]{70}|rubygems_[a-f0-9]{48}|tk-us-[\w-]{48}|xkeysib-[a-f0-9]{64}-\w{16}|sntryu_[a-f0-9]{64}"
+    r"|sm_[aps]at_[a-zA-Z0-9]{16}|shippo_(?:live|test)_[a-fA-F0-9]{40}|shp(?:ca|pa|ss)_[a-fA-F0-9]{32}"
+    r"|sgp_(?:[a-fA-F0-9]{16}_|local_)?[a-fA-F0-9]{40}|sq0(?:atp|csp)-[\w-]{22,60}|(?:sk|rk)_prod_\w{10,}"
+    r"|SK[0-9a-f]{32}|hv[bs]\.[\w-]{90,}|FlyV1 [\w+/-]{40,}|[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"
+)
+"""Beginnings and lengths of tokens as issuers make them: facts of the rules of gitleaks, commit b58d3f10 (MIT)."""
+NOT_SEEDS: Final = frozenset(
+    ["the", "and", "for", "not", "was", "but", "has", "are", "our", "his", "her", "its"]
+)
+"""Words of prose that no list of seed words holds."""
+
+
+def _seed(found: re.Match[str]) -> Spot | None:
+    """The words of a seed phrase, unless they are prose."""
+    words = found["it"].split()
+    return None if NOT_SEEDS.intersection(words) or len(set(words)) < 10 else found.span("it")
+
+
 RULES: Final = (
     Rule(
         "private-key",
@@ -289,8 +318,9 @@ RULES: Final = (
             r"(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
             re.DOTALL,
         ),
+        words=("-----begin",),
     ),
-    Rule("token", lazy(r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}")),
+    Rule("token", words=("eyj",), pattern=lazy(r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}")),
     Rule(
         "api-key",
         lazy(
@@ -299,11 +329,21 @@ RULES: Final = (
             r"|(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])|AIza[\w-]{35}|ya29\.[\w-]{20,}|npm_\w{36}|pypi-[\w-]{50,}"
             r"|hf_\w{30,}|SG\.[\w-]{20,}\.[\w-]{20,}|dop_v1_\w{60,}|shpat_\w{32}|whsec_\w{24,}|dckr_pat_[\w-]{20,}"
             r"|lin_api_\w{32,}|sntrys_[\w=]{20,}|tskey-\w+-[\w-]{16,}|ATATT3x[\w=-]{40,}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
-            r"|\d{8,10}:AA[\w-]{33})"
+            r"|" + ISSUED_BY + ")"
         ),
     ),
-    Rule("api-key", lazy(r"(?<=hooks\.slack\.com/services/)\w+/\w+/\w{16,}")),
-    Rule("api-key", lazy(r"(?<=\.com/api/webhooks/)\d{15,20}/[\w-]{30,}")),
+    Rule("api-key", words=(":a",), pattern=lazy(r"(?:(?<=bot)|(?<![\w-]))\d{5,16}:A[\w-]{34}(?![\w-])")),
+    Rule(
+        "secret",
+        lazy(
+            r"(?i)\b(?:seed|recovery|mnemonic|wallet)(?:[ -](?:seed|phrase|words?|backup|key)){0,3}[ \t]{0,4}"
+            r"(?:is|are|was|=|:|-){0,2}\s{0,4}[\"'`]?(?P<it>(?-i:[a-z]{3,8}(?:[ ,\n]{1,4}[a-z]{3,8}){11,23}))\b"
+        ),
+        _seed,
+        ("seed", "recovery", "mnemonic", "wallet"),
+    ),
+    Rule("api-key", words=("hooks.slack",), pattern=lazy(r"(?<=hooks\.slack\.com/services/)\w+/\w+/\w{16,}")),
+    Rule("api-key", words=("/webhooks/",), pattern=lazy(r"(?<=\.com/api/webhooks/)\d{15,20}/[\w-]{30,}")),
     Rule(
         "bearer",
         lazy(
@@ -312,17 +352,20 @@ RULES: Final = (
             r"(?P<it>[\w.~+/-]{8,}={0,3})"
         ),
         _random,
+        ("authorization", "bearer"),
     ),
-    Rule("password", lazy(r"(?<=\w://)[^\s:@/\"'<>]{0,64}:[^\s@/\"'<>]{1,256}(?=@)")),
+    Rule("password", words=("://",), pattern=lazy(r"(?<=\w://)[^\s:@/\"'<>]{0,64}:[^\s@/\"'<>]{1,256}(?=@)")),
     Rule(
         "password",
-        lazy(
+        words=("curl",),
+        pattern=lazy(
             r"\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,64}:(?P<it>[^\s\"'$\[][^\s\"'$]{2,255})"
         ),
     ),
     Rule(
         "password",
-        lazy(
+        words=("mysql", "login", "sshpass"),
+        pattern=lazy(
             r"\b(?:mysql(?:dump|admin)?\b[^\n]{0,120}?\s-p"
             r"|(?:sshpass|(?:docker|podman|helm registry) login)\b[^\n]{0,120}?\s-p ?)"
             r"[\"']?(?P<it>[^\s$\"'\[-][^\s\"']{3,256})"
@@ -332,6 +375,7 @@ RULES: Final = (
         "password",
         lazy(r"\blogin[ \t]{1,4}\S{1,64}[ \t]{1,4}password[ \t]{1,4}(?P<it>[^\s$<\[{]\S{3,256})"),
         _logged_in,
+        ("login",),
     ),
     Rule(
         "token",
@@ -340,10 +384,11 @@ RULES: Final = (
             r"|x-amz-security-token|sig(?:nature)?)=(?P<it>[\w.%~+/:-]{16,2048}={0,2})"
         ),
         _session,
+        ("sess", "sid", "csrf", "sig", "x-amz"),
     ),
-    Rule("password", ASSIGNED, _password),
-    Rule("secret", ASSIGNED, _other),
-    Rule("card", lazy(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])(?!\.\d)"), _card),
+    Rule("password", ASSIGNED, _password, ("pass", "pwd", "kennwort", "contrase", "wachtwoord", "senha")),
+    Rule("secret", ASSIGNED, _other, ("secret", "token", "credential", "key")),
+    Rule("card", lazy(r"(?<![\w.-])\d(?:[ .-]?\d){12,18}(?![\w-])(?!\.\d)"), _card),
     Rule("iban", lazy(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"), _iban),
     Rule("iban", lazy(r"\b[a-z]{2}\d{2}[a-z0-9]{11,30}\b"), _iban),
     Rule(
@@ -391,7 +436,9 @@ SECRETS: Final = ("private-key", "token", "api-key", "bearer", "password", "secr
 PERSONAL: Final = ("card", "iban", "email", "ssn", "phone")
 """Kinds that belong to a person."""
 DEFAULT: Final = (*SECRETS, *PERSONAL)
-"""Addresses of machines are left in unless asked for."""
+"""All but addresses of machines."""
+USUAL: Final = SECRETS
+"""What every write takes out where nobody chose; personal data is taken out by choice."""
 GROUPS: Final[dict[str, tuple[str, ...]]] = {"secrets": SECRETS, "personal": PERSONAL, "all": KINDS}
 """Names for several kinds at once."""
 SETTING: Final = "redact/kinds"
@@ -420,6 +467,30 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(redaction.kind for redaction in self.found))
 
 
+_HIDDEN: Final = frozenset(
+    "\u00ad\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff"
+)
+"""Characters that are not seen."""
+_PLAINER: Final = {
+    **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)},
+    **dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), 0x20),
+    **dict.fromkeys((*range(0x2010, 0x2016), 0x2212, 0xFE63), 0x2D),
+}
+"""Full-width letters and signs, blanks and dashes that look like those of ASCII."""
+
+
+def _as_seen(text: str) -> tuple[str, Callable[[int], int]]:
+    """A text as a reader sees it, one character of ASCII for each that looks like it; and where each place was."""
+    if text.isascii():
+        return text, lambda place: place
+    plain = text.translate(_PLAINER)
+    if _HIDDEN.isdisjoint(plain):
+        return plain, lambda place: place
+    places = [place for place, character in enumerate(plain) if character not in _HIDDEN]
+    places.append(len(plain))
+    return "".join(plain[place] for place in places[:-1]), places.__getitem__
+
+
 def redact(text: str, kinds: Iterable[str] = DEFAULT) -> Redacted:
     """A text with secrets and personal data replaced by `[kind]`, and `<private>` parts gone.
 
@@ -428,17 +499,18 @@ def redact(text: str, kinds: Iterable[str] = DEFAULT) -> Redacted:
     """
     kept = without_private(text)
     wanted = frozenset(kinds)
-    taken = bytearray(len(kept)) if wanted else bytearray()
+    seen, place = _as_seen(kept) if wanted else (kept, int)
+    low = seen.casefold() if wanted else ""
+    taken = bytearray(len(seen)) if wanted else bytearray()
     found: list[Redaction] = []
-    for kind, pattern, look in RULES:
-        if kind not in wanted:
+    for rule in RULES:
+        if rule.kind not in wanted or (rule.words and not any(word in low for word in rule.words)):
             continue
-        for match in pattern.finditer(kept):
-            spot = look(match) if look else match.span("it" if "it" in pattern.groupindex else 0)
-            if spot is None or 1 in taken[spot[0] : spot[1]]:
+        for start, end in _spots(rule, seen):
+            if 1 in taken[start:end]:
                 continue
-            taken[spot[0] : spot[1]] = b"\1" * (spot[1] - spot[0])
-            found.append(Redaction(kind=kind, start=spot[0], end=spot[1]))
+            taken[start:end] = b"\1" * (end - start)
+            found.append(Redaction(kind=rule.kind, start=place(start), end=place(end - 1) + 1))
     found.sort(key=lambda redaction: redaction.start)
     parts: list[str] = []
     at = 0
@@ -447,6 +519,18 @@ def redact(text: str, kinds: Iterable[str] = DEFAULT) -> Redacted:
         at = redaction.end
     private = (Redaction(kind="private", start=0, end=0),) if kept != text else ()
     return Redacted(text="".join([*parts, kept[at:]]), found=(*private, *found))
+
+
+def _spots(rule: Rule, text: str) -> Iterator[Spot]:
+    """Where a rule finds something. What a name led to and is no secret may be a name itself: "secret password: …"."""
+    at, named = 0, "it" in rule.pattern.groupindex
+    while (match := rule.pattern.search(text, at)) is not None:
+        spot = rule.look(match) if rule.look else match.span("it" if named else 0)
+        at = max(match.end(), match.start() + 1)
+        if spot is not None and spot[1] > spot[0]:
+            yield spot
+        elif rule.pattern is ASSIGNED:
+            at = match.end("key")
 
 
 def clean_kinds(field: str, value: object, default: Iterable[str] = DEFAULT) -> tuple[str, ...]:
@@ -468,54 +552,75 @@ def clean_kinds(field: str, value: object, default: Iterable[str] = DEFAULT) -> 
     return tuple(dict.fromkeys(kind for name in asked for kind in GROUPS.get(name, (name,))))
 
 
-def kinds_of(setting: object) -> tuple[str, ...]:
+def kinds_of(setting: object, usual: tuple[str, ...] = USUAL) -> tuple[str, ...]:
     """The kinds that a bank's setting names; the usual ones where it says nothing that can be understood."""
     if setting is None:
-        return DEFAULT
+        return usual
     try:
-        return clean_kinds(SETTING, setting)
+        return clean_kinds(SETTING, setting, usual)
     except InvalidInputError:
-        return DEFAULT
+        return usual
 
 
-def redact_fields(given: Mapping[str, Any], kinds: Iterable[str]) -> tuple[dict[str, Any], dict[str, int]]:
+def redact_fields(
+    given: Mapping[str, Any], kinds: Iterable[str], *, longest: int = 1 << 20
+) -> tuple[dict[str, Any], dict[str, int]]:
     """The fields given to `remember` without secrets in any text, and how many of each kind there were.
 
-    Private parts are counted here and taken out by the checks that follow, which say so where nothing is left.
+    Private parts are counted here and taken out by the checks that follow, which say so where nothing is left. A text
+    of more than `longest` characters is not read: those checks refuse it.
     """
     counts: Counter[str] = Counter()
     wanted = tuple(kinds)
     fields = dict(given)
-    refuse_deep("what was given", fields, DEEP + 1)
-    if marked(fields):
-        counts["private"] += 1
+    private = marked(fields)
     for name in REDACTED if wanted else ():
-        if name in fields:
-            fields[name] = _redacted(fields[name], wanted, counts)
+        value = fields.get(name)
+        if value is None or (isinstance(value, str) and not value):
+            continue
+        if not isinstance(value, str):
+            refuse_deep("what was given", value, DEEP + 1)
+        fields[name] = _redacted(value, wanted, counts, longest)
+    if private:
+        refuse_deep("what was given", fields, DEEP + 1)
+        counts["private"] += 1
     return fields, dict(counts)
 
 
-def _redacted(value: Any, kinds: tuple[str, ...], counts: Counter[str]) -> Any:
-    """A value with secrets replaced wherever it holds text; private marks stay for the checks to see."""
+def _redacted(value: Any, kinds: tuple[str, ...], counts: Counter[str], longest: int) -> Any:
+    """A value with secrets replaced wherever it holds text, the value itself where there are none.
+
+    Private marks stay for the checks to see, and what is no text, list or mapping is theirs to refuse.
+    """
     if isinstance(value, str):
+        if len(value) > longest and len(without_private(value)) > longest:
+            return value
         done = redact(value, kinds)
+        if not done.found:
+            return value
         counts.update(one.kind for one in done.found if one.kind != "private")
         hidden = any(one.kind == "private" for one in done.found)
         return value if hidden and not done.text.strip() else done.text
+    before = counts.total()
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
-        return {_redacted(key, kinds, counts): _under(key, one, kinds, counts) for key, one in pairs}
+        made: Any = {
+            _redacted(key, kinds, counts, longest): _under(key, one, kinds, counts, longest)
+            for key, one in pairs
+        }
+        return made if counts.total() > before else value
     if isinstance(value, list | tuple | set | frozenset):
-        return [_redacted(one, kinds, counts) for one in cast("list[Any]", value)]
+        made = [_redacted(one, kinds, counts, longest) for one in cast("list[Any]", value)]
+        return made if counts.total() > before else value
     return value
 
 
-def _under(key: Any, value: Any, kinds: tuple[str, ...], counts: Counter[str]) -> Any:
+def _under(key: Any, value: Any, kinds: tuple[str, ...], counts: Counter[str], longest: int) -> Any:
     """A value under a key, which may say that it is a password."""
-    if isinstance(key, str) and isinstance(value, str) and "\n" not in value:
+    if isinstance(key, str) and isinstance(value, str) and "\n" not in value and len(value) <= longest:
         lead = f'"{key}": "'
         for one in redact(f'{lead}{value}"', [kind for kind in kinds if kind in SECRETS]).found:
             if one.kind != "private" and (one.start, one.end) == (len(lead), len(lead) + len(value)):
                 counts[one.kind] += 1
                 return f"[{one.kind}]"
-    return _redacted(value, kinds, counts)
+    return _redacted(value, kinds, counts, longest)
