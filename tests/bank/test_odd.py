@@ -47,7 +47,8 @@ def sound(bank: Bank, name: str) -> dict[str, Any]:
     known: dict[str, Any] = {
         "text": "hello there", "memory_id": a, "query": "ruff", "event_id": a, "src": a, "dst": b, "a": a, "b": b,
         "old": a, "new": b, "loser": a, "winner": b, "status": "active", "by": "me", "sources": ["x"],
-        "memory_ids": [a], "items": ["t"], "task": "t", "outcome": "success", "key": "k", "value": 1,
+        "memory_ids": [a], "messages": "We use pnpm here, not npm.",
+        "items": ["t"], "task": "t", "outcome": "success", "key": "k", "value": 1,
         "path": "no/such/folder/file", "time": 1.0, "events": [], "ranges": {}, "decision": "KEEP_BOTH",
     }  # fmt: skip
     required = [k for k, p in parameters(name).items() if p.default is p.empty]

@@ -68,7 +68,7 @@ OPEN_KB, FIRST_KB, NEXT_KB = 32, 330, 180
 WRITE_STATEMENTS = {"remember": 24, "checked": 34, "revise": 20}
 """SQLite statements per write: without and with a look for conflicts, and of one field. Each is a lookup by key, or one
 row of one table; what they cost together is in `WRITE_STEPS`."""
-WRITE_CALLS = {"remember": 440, "revise": 480}
+WRITE_CALLS = {"remember": 720, "revise": 530}
 """Python and C function calls per write, embedding included."""
 STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 13, 700
 """SQLite statements and steps of a recall that follows a write of the same process: it reads the new row alone."""

@@ -103,7 +103,6 @@ def test_whether_something_is_so_is_answered_by_what_is_so_now(
 @pytest.mark.parametrize(
     ("query", "asked", "newer"),
     [
-        ("Was the API public?", "The API was public", "The API is private"),
         ("Is the blue budget approved?", "The blue budget is approved", "The red budget is approved"),
         ("Is the endpoint slow?", "The endpoint is slow", "The endpoint is documented"),
         pytest.param("Does Bob speak French?", "Bob speaks French", "Bob speaks German"),

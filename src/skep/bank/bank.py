@@ -19,7 +19,7 @@ from skep.engine.engine import Engine
 from skep.errors import SkepError, WrongTypeError
 from skep.model import html_table
 from skep.storage.sqlite_store import SqliteStore
-from skep.validation import clean_file, clean_flag, clean_text
+from skep.validation import clean_file, clean_flag, clean_line, clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -192,7 +192,14 @@ class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
         """
         from skep.bank.told_facts import teach, turns_of
 
-        scope = {key: value for key, value in (("user", user_id), ("session", run_id)) if value is not None}
+        limit = self.engine.settings.label_limit
+        if llm is not None and not hasattr(llm, "spent"):
+            raise WrongTypeError(f"llm must be a model of `open_llm`, got {type(llm).__name__}", field="llm")
+        named = {"user_id": ("user", user_id), "agent_id": ("agent", agent_id), "run_id": ("session", run_id)}
+        for field, (_part, value) in named.items():
+            if value is not None:
+                clean_line(field, value, limit)
+        scope = {part: value for part, value in named.values() if value is not None and part != "agent"}
         return teach(
             self,
             turns_of(messages),

@@ -30,7 +30,7 @@ from skep.semantics.evidence import sentences, worth_keeping
 from skep.text.dates import spans
 from skep.text.terms import query_terms
 from skep.text.unanswered_sessions import is_unanswered
-from skep.validation import clean_scope
+from skep.validation import clean_scope, clean_text
 
 if TYPE_CHECKING:
     from skep.bank.memory_bank import MemoryBank
@@ -568,6 +568,7 @@ def turns_of(messages: object) -> list[Passage]:
             raise InvalidInputError(
                 f'message {number} must look like {{"role": "user", "content": "..."}}', field="messages"
             )
+        clean_text(f"messages[{number}]", f"{role}: {content}", Settings().text_limit)
         if role == "system" or not content.strip():
             continue
         who = str(given.get("name") or role).strip().capitalize()

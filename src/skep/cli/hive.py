@@ -198,7 +198,8 @@ def grant(
         seed, public = bytes.fromhex(os.environ.get("SKEP_ISSUER_SEED", "")), bytes.fromhex(holder)
     except ValueError:
         raise click.ClickException("SKEP_ISSUER_SEED and --holder are 64 hexadecimal digits each") from None
-    parts = None if scope is None else {name: value for name, _, value in (part.partition("=") for part in scope.split(","))}
+    pairs = [] if scope is None else [part.partition("=") for part in scope.split(",")]
+    parts = None if scope is None else {name: value for name, _, value in pairs}
     issuer = Issuer(seed)
     token = issuer.grant(
         load_name(path),

@@ -85,7 +85,7 @@ class Client(Remote):
         key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool | str | Iterable[str] = False,
+        redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
         return self.call("remember", locals())
 
@@ -407,7 +407,7 @@ class AsyncClient(AsyncRemote):
         key: str | None = None,
         on_conflict: OnConflict = "warn",
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
-        redact: bool | str | Iterable[str] = False,
+        redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
         return await self.call("remember", locals())
 

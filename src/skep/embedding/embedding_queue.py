@@ -228,8 +228,8 @@ class EmbedWorker:
             step = self._attempt(work[:middle])
             step += self._attempt(work[middle:], halve=not unforeseen or step.embedded > 0)
             return msgspec.structs.replace(step, unavailable=False) if unforeseen and step.embedded else step
-        self.source.store_vectors([row for row, _, _ in work], vectors, name)
         self.last_error = None
+        self.source.store_vectors([row for row, _, _ in work], vectors, name)
         return Step(len(work), 0)
 
     def _give_up(self, work: Sequence[Pending], error: EmbeddingError, *, unavailable: bool = False) -> Step:

@@ -405,6 +405,7 @@ class Embeddings:
                 " name the length, as in 'ollama:MODEL@768'"
             )
         paused = self.stop()  # what a worker has in hand is done by it, or handed back
+        begun, self._begun = self._begun, True  # whoever reads meanwhile starts no worker
         done = 0
         try:
             for space in self.store.vectors.spaces():
@@ -422,6 +423,7 @@ class Embeddings:
                 done += finished
             self.switch()
         finally:
+            self._begun = begun
             if paused:
                 self.work(queued=False)
         return done

@@ -42,14 +42,12 @@ WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
 LEAST = -4.5
 """The log odds of the comparer from which it matters what the reader said."""
-WEIGHTS = (0.5, 1.9, 1.3, -0.8)
+WEIGHTS = (0.5, 1.9, 1.3, -1.3)
 BIAS = -1.4
 """Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, and the share of the
 question that only the older one holds. The days between them have no say: a bank may be filled in a minute."""
 ALIKE, VERDICTS = 0.6, 24
 """Calibrated cosine from which two texts get a verdict, and how many pairs at most do."""
-PLAIN = 3.0
-"""The log odds, by the reader too, of an update so plain that a name of the older memory alone does not keep it first."""
 COPY = 2.0
 """The log odds of a copy; below those from which a memory is flagged."""
 TIE = 0.5
@@ -131,8 +129,7 @@ class UpdateOrder:
         both = {at: (memories[int(pairs.older[at])], memories[int(pairs.newer[at])]) for at in places}
         decided = self._decided([(older.id, newer.id) for older, newer in both.values()])
         for at, (older, newer) in both.items():
-            plain = self._readings is not None and pairs.odds[at] >= PLAIN
-            named = not plain and names_apart(call.asked.text, older.text, newer.text)
+            named = names_apart(call.asked.text, older.text, newer.text)
             found[at] = named or (older.id, newer.id) in decided
         return found
 

@@ -32,7 +32,6 @@ from skep.filters import Filter
 from skep.model import CURRENT, Scope
 from skep.semantics.find_conflicts import STATED, older_first
 from skep.semantics.pair_judge import OUTPUTS, update_scores
-from skep.storage.memory_rows import searched_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -216,9 +215,6 @@ class BankReader:
         import numpy as np
 
         engine = self._engine
-        vector = engine.embeddings.at_once(searched_text(memory.title, memory.text), memory.id)
-        if vector is None:
-            return []
         where = Filter(
             scope=memory.scope if not memory.scope.shared else Scope(),
             include_shared=True,
@@ -227,6 +223,9 @@ class BankReader:
         )
         with engine.snapshot():
             engine.index.refresh()
+            vector = engine.index.vectors(np.array([row], np.int64))[0]
+            if not vector.any():
+                return []
             pool = engine.index.search([], vector, where, k_words=0, k_vectors=NEIGHBOURS + 1)
             others = {
                 each: other for each, other in engine.memories(pool.rows.tolist()).items() if each != row
