@@ -72,7 +72,7 @@ WRITE_CALLS = {"remember": 720, "revise": 530}
 """Python and C function calls per write, embedding included."""
 STATEMENTS_AFTER_A_WRITE, STEPS_AFTER_A_WRITE = 14, 700
 """SQLite statements and steps of a recall that follows a write of the same process: it reads the new row alone."""
-BULK_STATEMENTS, BULK_STEPS, BULK_CALLS, BULK_PAGES = 9.1, 600, 420, 0.4
+BULK_STATEMENTS, BULK_STEPS, BULK_CALLS, BULK_PAGES = 9.1, 600, 480, 0.4
 """Per row of a bulk load of a thousand."""
 REFRESH_STATEMENTS, REFRESH_STEPS = 15, 230
 """SQLite statements to bring the index up to date with two thousand rows, and steps per row."""
