@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from skep.clock import pack
@@ -68,7 +69,7 @@ class OpenBank:
             from skep.semantics.pair_reader import BankReader
 
             engine.reader = BankReader(engine)
-            engine.embeddings.filled = engine.reader.read_near
+            engine.embeddings.filled = partial(engine.reader.read_near, behind=True)
         self._recaller: Recaller | None = None
         self._past: tuple[tuple[float, tuple[int, int]], Self] | None = None
         """The last view that was asked for; older ones live for as long as somebody holds them."""

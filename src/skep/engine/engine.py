@@ -57,7 +57,7 @@ class Reader(Protocol):
         """The same; those that are worth most are read now."""
         ...
 
-    def read_near(self, rows: Sequence[int]) -> None:
+    def read_near(self, rows: Sequence[int], *, behind: bool = False) -> None:
         """Read new memories with those near to them."""
         ...
 

@@ -131,8 +131,9 @@ AT_ONCE = 8
 """Pairs that one write reads while its caller waits."""
 NEIGHBOURS = 10
 """Memories that a new one is read together with at most: those nearest in meaning."""
-LIKELY = -4.5
-"""The log odds of an update, by the linear model, from which such a pair is read."""
+LIKELY, BEHIND = -4.5, -3.0
+"""The log odds of an update, by the linear model, from which such a pair is read: at a write; and behind an import, where
+that passes over nine in ten neighbours."""
 KEPT = 8192
 """Readings that are kept in memory."""
 TEXT = 300
@@ -192,13 +193,18 @@ class BankReader:
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    def read_near(self, rows: Sequence[int]) -> None:
-        """Read new memories together with those near to them that they may update, or that may update them."""
+    def read_near(self, rows: Sequence[int], *, behind: bool = False) -> None:
+        """Read new memories together with those near to them that they may update, or that may update them.
+
+        Args:
+            rows: The new memories.
+            behind: True behind a large import, where fewer pairs are read.
+        """
         engine = self._engine
         for row, memory in engine.memories(rows).items():
             if not updatable(memory):
                 continue
-            pairs = self._pairs_of(row, memory)
+            pairs = self._pairs_of(row, memory, BEHIND if behind else LIKELY)
             if pairs:
                 import numpy as np
 
@@ -210,7 +216,7 @@ class BankReader:
         if self._fresh and self._engine.keep_readings(self._fresh):
             self._fresh = {}
 
-    def _pairs_of(self, row: int, memory: Memory) -> list[tuple[str, str]]:
+    def _pairs_of(self, row: int, memory: Memory, least: float) -> list[tuple[str, str]]:
         """The texts of a memory and of its nearest neighbours, as pairs that may be updates by the linear model."""
         import numpy as np
 
@@ -241,16 +247,17 @@ class BankReader:
         one, other = np.where(later[:, None], vectors, mine), np.where(later[:, None], mine, vectors)
         pairs = [(older.text, newer.text) for older, newer in ordered]
         chances = update_scores([a for a, _ in pairs], [b for _, b in pairs], one, other)
-        return [pair for pair, chance in zip(pairs, chances.tolist(), strict=True) if chance >= _LEAST]
+        return [
+            pair
+            for pair, chance in zip(pairs, chances.tolist(), strict=True)
+            if chance >= 1 / (1 + math.exp(-least))
+        ]
 
 
 def updatable(memory: Memory) -> bool:
     """True for a memory that may update another, or be updated: no document, long text or turn of a conversation."""
     turn = memory.kind == "episode" and bool(memory.scope.session)
     return memory.kind != "document" and not turn and len(memory.text) <= TEXT
-
-
-_LEAST = 1 / (1 + math.exp(-LIKELY))
 
 
 @lru_cache(maxsize=KEPT)
