@@ -132,8 +132,8 @@ AT_ONCE = 8
 NEIGHBOURS = 10
 """Memories that a new one is read together with at most: those nearest in meaning."""
 LIKELY, BEHIND = -4.5, -3.0
-"""The log odds of an update, by the linear model, from which such a pair is read: at a write; and behind an import, where
-that passes over nine in ten neighbours."""
+"""The log odds of an update, by the linear model, from which such a pair is read: at a write; and behind an import,
+where that passes over nine in ten neighbours."""
 KEPT = 8192
 """Readings that are kept in memory."""
 TEXT = 300
