@@ -20,6 +20,9 @@ from skep.hub.hub_urls import open_hub
 from skep.hub.nats import NatsHub
 from skep.model import Event
 
+# nats-py leaves the socket of a server that was killed to the garbage collector
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 NAMES = count()
 
 

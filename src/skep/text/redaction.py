@@ -608,10 +608,10 @@ def _redacted(value: Any, kinds: tuple[str, ...], counts: Counter[str], longest:
             _redacted(key, kinds, counts, longest): _under(key, one, kinds, counts, longest)
             for key, one in pairs
         }
-        return made if counts.total() > before else value
+        return made if counts.total() > before else cast("Any", value)
     if isinstance(value, list | tuple | set | frozenset):
         made = [_redacted(one, kinds, counts, longest) for one in cast("list[Any]", value)]
-        return made if counts.total() > before else value
+        return made if counts.total() > before else cast("Any", value)
     return value
 
 
