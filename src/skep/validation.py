@@ -604,9 +604,9 @@ LARGEST_EVENT = 8 << 20
 def refuse_oversized(name: str, kind: str, body: Mapping[str, Any], settings: Settings) -> None:
     """Raise `SyncError` for an event of another replica that holds more than `remember` would take."""
     given: Any = body.get("changes") if kind == "revise" else body if kind == "remember" else None
-    fields = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
+    fields: Any = given if hasattr(given, "get") else {}
     measured: list[tuple[str, int, str]] = [
-        (field, len(value), limit)
+        (field, len(cast("Sequence[object]", value)), limit)
         for field, limit in _SIZES.items()
         if isinstance(value := fields.get(field), str | list | tuple)
     ]
