@@ -134,6 +134,8 @@ NEIGHBOURS = 10
 LIKELY, BEHIND = -4.5, -3.0
 """The log odds of an update, by the linear model, from which such a pair is read: at a write; and behind an import,
 where that passes over nine in ten neighbours."""
+FEW = 2
+"""Pairs that are read for each memory of a large import."""
 KEPT = 8192
 """Readings that are kept in memory."""
 TEXT = 300
@@ -205,6 +207,8 @@ class BankReader:
             if not updatable(memory):
                 continue
             pairs = self._pairs_of(row, memory, BEHIND if behind else LIKELY)
+            if behind:
+                pairs = pairs[:FEW]
             if pairs:
                 import numpy as np
 
@@ -247,11 +251,9 @@ class BankReader:
         one, other = np.where(later[:, None], vectors, mine), np.where(later[:, None], mine, vectors)
         pairs = [(older.text, newer.text) for older, newer in ordered]
         chances = update_scores([a for a, _ in pairs], [b for _, b in pairs], one, other)
-        return [
-            pair
-            for pair, chance in zip(pairs, chances.tolist(), strict=True)
-            if chance >= 1 / (1 + math.exp(-least))
-        ]
+        enough = 1 / (1 + math.exp(-least))
+        order: list[int] = np.argsort(-chances, kind="stable").tolist()
+        return [pairs[at] for at in order if chances[at] >= enough]
 
 
 def updatable(memory: Memory) -> bool:
