@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +21,11 @@ def test_imports_point_one_way() -> None:
         check=False,
     )
     assert "1 kept, 0 broken" in done.stdout, done.stdout + done.stderr
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = Counter(path.name for path in SOURCES if "cli" not in path.parts)
+    assert [name for name, count in names.items() if count > 1 and name != "__init__.py"] == []
 
 
 def test_sql_lives_in_storage_and_in_hubs_that_are_databases() -> None:

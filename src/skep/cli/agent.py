@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -48,7 +49,21 @@ def where_options(command: F) -> F:
 
 
 def llm_options(command: F) -> F:
-    """The language model and what it may spend."""
+    """The language model and what it may spend; the command gets the model, or None."""
+
+    @functools.wraps(command)
+    def with_llm(
+        *args: Any,
+        llm_spec: str | None,
+        llm_url: str | None,
+        llm_price: float,
+        max_tokens: int,
+        max_money: float | None,
+        **rest: Any,
+    ) -> Any:
+        return command(*args, llm=_llm(llm_spec, llm_url, llm_price, max_tokens, max_money), **rest)
+
+    made: Any = with_llm
     for option in (
         click.option("--max-money", type=float, help="Spend at most this much; needs --llm-price."),
         click.option(
@@ -58,8 +73,8 @@ def llm_options(command: F) -> F:
         click.option("--llm-url", help="Another address that speaks the same dialect."),
         click.option("--llm", "llm_spec", envvar="SKEP_LLM", help="The language model; none: rules."),
     ):
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 def _llm(
@@ -134,15 +149,10 @@ def learn(
     name: str,
     manifest: str | None,
     bank_path: str | None,
-    llm_spec: str | None,
-    llm_url: str | None,
-    llm_price: float,
-    max_tokens: int,
-    max_money: float | None,
+    llm: LLM | None,
     as_json: bool,
 ) -> None:
     """Learn the facts of FILES, Markdown or plain text; - is standard input. Again adds nothing."""
-    llm = _llm(llm_spec, llm_url, llm_price, max_tokens, max_money)
     with _home(name, manifest, bank_path, llm) as home:
         for file in files:
             text, named = _read(file)
@@ -177,15 +187,10 @@ def ask(
     name: str,
     manifest: str | None,
     bank_path: str | None,
-    llm_spec: str | None,
-    llm_url: str | None,
-    llm_price: float,
-    max_tokens: int,
-    max_money: float | None,
+    llm: LLM | None,
     as_json: bool,
 ) -> None:
     """Answer QUESTION from memory, with citations; without a model the best passages are quoted."""
-    llm = _llm(llm_spec, llm_url, llm_price, max_tokens, max_money)
     with _home(name, manifest, bank_path, llm) as home:
         found = home.agent.answer(question)
     if as_json:
@@ -309,11 +314,7 @@ def run(
     name: str,
     manifest: str | None,
     bank_path: str | None,
-    llm_spec: str | None,
-    llm_url: str | None,
-    llm_price: float,
-    max_tokens: int,
-    max_money: float | None,
+    llm: LLM | None,
 ) -> None:
     """Work through an agent's queue until stopped (SIGTERM or Ctrl-C ends after the task at hand).
 
@@ -321,7 +322,6 @@ def run(
     """
     from skep.agent.runner import Runner, health_server
 
-    llm = _llm(llm_spec, llm_url, llm_price, max_tokens, max_money)
     failed = False
     with _home(name, manifest, bank_path, llm, withhold) as home, _queue(home.queue) as queue:
         intake = None
@@ -359,17 +359,12 @@ def run(
 @json_option
 def benchmark(
     seeds: int,
-    llm_spec: str | None,
-    llm_url: str | None,
-    llm_price: float,
-    max_tokens: int,
-    max_money: float | None,
+    llm: LLM | None,
     as_json: bool,
 ) -> None:
     """Measure if memory helps: scripted tasks with and without it, errors counted, in banks of its own."""
     from skep.agent import benefit_suite
 
-    llm = _llm(llm_spec, llm_url, llm_price, max_tokens, max_money)
     found = benefit_suite.benchmark(range(seeds), llm=llm)
     if as_json:
         print_json(found)

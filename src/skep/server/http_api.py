@@ -41,8 +41,8 @@ from skep.server.mcp.http import (
     refusal,
 )
 from skep.server.openapi import openapi
-from skep.server.rights import check_answer, check_call, check_whole, sees_event
 from skep.server.served_banks import ServedBanks
+from skep.server.token_rights import check_answer, check_call, check_whole, sees_event
 from skep.server.tokens import Token, TokenFile
 from skep.server.traffic import GUESSES, RATE, Audit, Counts, QuestionCounts, RateLimit
 from skep.server.verb_calls import KEY_LIMIT, REPEATABLE, perform_once
