@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding.calibration import Calibration
+from skep.embedding.embedder import Calibration
 from skep.errors import ConfigError
 from skep.filters import Filter
 from skep.retrieval import score as score_module

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from skep import runtime
 from skep.clock import Now
 from skep.config import Settings
-from skep.embedding.calibration import Calibration, sampled
-from skep.embedding.embedder import Embedder, Opener, checked, guarded, open_embedder, spec_of
+from skep.embedding.embedder import (
+    Calibration,
+    Embedder,
+    Opener,
+    checked,
+    guarded,
+    open_embedder,
+    sampled,
+    spec_of,
+)
 from skep.embedding.embedding_queue import Pending
 from skep.errors import (
     BusyError,
