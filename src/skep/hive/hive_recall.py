@@ -21,7 +21,7 @@ from skep.model import CURRENT, Hit, Link, Recalled
 from skep.recall.conflict_marks import conflicts_marked
 from skep.recall.recaller import Recaller, made
 from skep.recall.update_order import UpdateOrder
-from skep.retrieval.succession import MOST
+from skep.retrieval.pipeline import REPLACED_MOST
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED
 from skep.storage.memory_rows import searched_text
 
@@ -314,7 +314,7 @@ class HiveRecaller(Recaller):
             counters=bool(weighted.intersection(COUNTED)),
             boosted=asking.fitting(query),
             boost=asking.policy.domain_boost,
-            former=MOST if config.updates and where.statuses == CURRENT else 0,
+            former=REPLACED_MOST if config.updates and where.statuses == CURRENT else 0,
         )
         sources = asking.sources(members, ask, limit)
         linked = sources.links if self._engine.setting(MARKED) else _no_links
