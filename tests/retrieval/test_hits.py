@@ -38,6 +38,7 @@ def found_of(
         cosine=none,
         created_at=none,
         importance=none,
+        spoken=np.zeros(COUNT, bool),
         confidence=none,
         last_evidence_at=none,
         former=np.full(COUNT, -1),

@@ -29,6 +29,7 @@ def candidates(count: int, **fields: Any) -> Candidates:
             ("words", "cosine", "created_at", "importance", "confidence", "last_evidence_at"), none
         ),
         "former": np.full(count, -1),
+        "spoken": np.zeros(count, bool),
         "score": none,
     }
     return Candidates(**(given | fields))

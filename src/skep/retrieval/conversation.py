@@ -109,7 +109,7 @@ def _in_context(found: Candidates, call: Call) -> Candidates:
     asked = call.asked.terms
     reach = min(len(found), call.config.reach)
     rows = found.rows[:reach]
-    turn = call.sources.scopes(rows).talk != 0
+    turn = found.spoken[:reach]
     if not asked or not turn.any():
         return found
     idf = call.sources.idf(asked)
@@ -147,7 +147,7 @@ def _by_company(found: Candidates, call: Call, speakers: tuple[str, ...]) -> Can
     """The short list by who speaks, by the kind of answer, by the turn before, and by words of the first hits."""
     count = min(len(found), call.config.shortlist)
     rows = found.rows[:count]
-    turn = (call.sources.scopes(rows).talk != 0).astype(np.float64)
+    turn = found.spoken[:count].astype(np.float64)
     texts = call.texts(rows)
     shown = {"speaker": np.array([float(speaker(text) in speakers) for text in texts]) * turn}
     if call.asked.wants in READERS:

@@ -110,6 +110,8 @@ class Candidates:
     """On the calibrated scale; nan where there is no vector."""
     created_at: Floats
     importance: Floats
+    spoken: NDArray[np.bool_]
+    """Said in a session: turns of conversations."""
     confidence: Floats
     """As stored."""
     last_evidence_at: Floats
@@ -190,6 +192,7 @@ def of_pool(pool: Pool, call: Call) -> Candidates:
         cosine=np.asarray(cosine, np.float64),
         created_at=pool.created_at,
         importance=pool.importance,
+        spoken=pool.spoken,
         confidence=pool.confidence,
         last_evidence_at=pool.last_evidence_at,
         former=np.full(count, -1, np.int64),
@@ -366,7 +369,7 @@ def _second_look(found: Candidates, call: Call) -> Candidates:
         rows = found.rows[: config.reach]
         held = signals.coverage(call.sources.impacts(call.terms, rows).astype(np.float64), call.idf)
         found = found.lifted(config.coverage * unit * held, coverage=held)
-    if config.conversation and (call.sources.scopes(found.rows).talk != 0).any():
+    if config.conversation and found.spoken.any():
         from skep.retrieval.conversation import as_conversation  # it needs what stands here
 
         found = as_conversation(found, call)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Keys = NDArray[np.uint64]
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
 
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 """Scores texts for a query; larger is better. Any callable, a cross-encoder for example."""
@@ -72,6 +73,11 @@ class Pool(Protocol):
     @property
     def importance(self) -> Floats:
         """As stored."""
+        ...
+
+    @property
+    def spoken(self) -> Mask:
+        """Said in a session: turns of conversations."""
         ...
 
     @property
@@ -161,10 +167,6 @@ class Sources(Protocol):
 
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row; zeros where there is none."""
-        ...
-
-    def scopes(self, rows: Ints) -> Scopes:
-        """The scope of each row as keys."""
         ...
 
     def counters(self, rows: Ints) -> Counters:
@@ -390,6 +392,7 @@ class ArrayPool(NamedTuple):
     confidence: Floats
     last_evidence_at: Floats
     importance: Floats
+    spoken: Mask
     words_total: int
     vectors_total: int
 
@@ -411,6 +414,7 @@ class InMemorySources:
         self._confidence = np.array([m.confidence for m in self.all], dtype=np.float32)
         self._evidence = np.array([m.last_evidence_at or m.created_at for m in self.all], dtype=np.float64)
         self._importance = np.array([m.importance for m in self.all], dtype=np.float32)
+        self._spoken = np.array([bool(m.scope.session) for m in self.all], dtype=bool)
         width = 1 if embedder is None else embedder.dim
         self._matrix = np.zeros((count, width), np.float32)
         if embedder is not None and count:
@@ -517,6 +521,7 @@ class InMemorySources:
             confidence=self._confidence[rows].astype(np.float64),
             last_evidence_at=self._evidence[rows],
             importance=self._importance[rows].astype(np.float64),
+            spoken=self._spoken[rows],
             words_total=len(rows),
             vectors_total=len(rows),
         )
@@ -569,22 +574,6 @@ class InMemorySources:
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row."""
         return self._matrix[rows]
-
-    def scopes(self, rows: Ints) -> Scopes:
-        """The scope of each row as keys."""
-        listed = [memory.scope for memory in self.memories(rows)]
-        known: dict[tuple[str | None, ...], int] = {}
-
-        def keys(parts: Sequence[tuple[str | None, ...]]) -> NDArray[np.uint64]:
-            found = [
-                0 if part[-2:] == (None, None) else known.setdefault(part, len(known) + 1) for part in parts
-            ]
-            return np.array(found, dtype=np.uint64)
-
-        return Scopes(
-            place=keys([(scope.user, scope.project) for scope in listed]),
-            talk=keys([(s.user, s.project, s.session) if s.session else (None, None) for s in listed]),
-        )
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""
