@@ -78,12 +78,12 @@ class UpdateOrder:
 
     def __init__(
         self,
-        links: Callable[[Sequence[str]], Sequence[Link]] = lambda _ids: (),
+        links: Callable[[Sequence[str]], Sequence[Link]] | None = None,
         decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set(),
         readings: Callable[[Sequence[tuple[str, str]]], NDArray[np.float32]] | None = None,
     ) -> None:
         self._links = links
-        """The links that touch some memories."""
+        """The links that touch some memories; None where none can say that one updates another."""
         self._decided = decided
         """Of pairs of memories, those of which somebody has decided that both stay."""
         self._readings = readings
@@ -151,7 +151,7 @@ class UpdateOrder:
             found = self._read(log_odds(likely), list(zip(one, other, strict=True)))
             odds[older, newer] = judged(found, one, other, call.sources.calibrate(raw), self._said)
         place = {memory.id: at for at, memory in enumerate(memories)}
-        for link in self._links(list(place)):
+        for link in self._links(list(place)) if self._links is not None else ():
             if link.rel == UPDATES and link.src in place and link.dst in place:
                 odds[place[link.dst], place[link.src]] = CERTAIN
         if call.asked.spans:  # what came later takes no place in an answer about then

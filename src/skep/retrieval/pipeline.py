@@ -258,7 +258,9 @@ def _by_matches(found: Candidates, call: Call) -> Candidates:
 
 
 Updates = Callable[[Candidates, Call], Candidates]
-"""Puts the update of a memory in its place; `semantics` knows one, which `recall` hands in."""
+"""Puts the update of a memory in its place; `recall` hands it in."""
+Marks = Callable[[tuple[Hit, ...], Call], tuple[Hit, ...]]
+"""Marks hits that contradict or update one another; `recall` hands it in."""
 
 
 def run(
@@ -272,6 +274,7 @@ def run(
     vector: Singles | None = None,
     reranker: Reranker | None = None,
     updates: Updates | None = None,
+    marks: Marks | None = None,
     explain: bool = False,
 ) -> Recalled:
     """Answer one query.
@@ -286,6 +289,7 @@ def run(
         vector: The vector of the query, where the caller has it already.
         reranker: Scores the texts of the short list anew.
         updates: Puts updates in the place of what they update, where the config asks for it.
+        marks: Marks hits that do not go together.
         explain: Also return what every stage did.
     """
     config = _with_room(config, limit, reranked=reranker is not None)
@@ -304,7 +308,17 @@ def run(
         found = updates(found, call)
     if not len(found) and asked.time_alone and config.temporal == "boost":
         of_then = msgspec.structs.replace(config, temporal="filter")
-        return run(query, of_then, sources, now, where=where, limit=limit, vector=vector, explain=explain)
+        return run(
+            query,
+            of_then,
+            sources,
+            now,
+            where=where,
+            limit=limit,
+            vector=vector,
+            marks=marks,
+            explain=explain,
+        )
     found, reason = _chosen(found, call, limit)
     hits, trace = _hits(found, call), found.trace or ()
     if config.expand is not None and hits:
@@ -312,7 +326,7 @@ def run(
         hits += more
         if explain:
             trace += (Stage(name="expansion", kept=len(hits), note=f"{len(more)} reached by links"),)
-    return Recalled(hits=hits, reason=reason, trace=trace)
+    return Recalled(hits=hits if marks is None else marks(hits, call), reason=reason, trace=trace)
 
 
 def narrowed(where: Filter, config: RecallConfig) -> Filter:

@@ -73,6 +73,8 @@ CONFLICTS: dict[str, Literal["duplicate", "contradiction", "update"]] = {
 """Verdicts that are conflicts, and their names."""
 JUDGEMENTS = "judgement/"
 """How the names of the settings begin that hold judgements on pairs."""
+ALIKE = 0.4
+"""The share of words, and the similarity, from which two hits of a recall are compared."""
 SHORT = 12
 """Words up to which a memory is also compared with others that share most of them, however far in meaning."""
 AMONG: Among = {**dict.fromkeys(STATED, STATED), "document": ("document",)}
@@ -229,8 +231,8 @@ def settled(engine: Engine, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, 
     if not pairs:
         return set()
     ids = sorted({each for pair in pairs for each in pair})
-    linked = {frozenset((link.src, link.dst)) for link in engine.links_to(ids, CONTRADICTS)}
-    judgements = engine.settings_of([key_of(*pair) for pair in pairs])
+    links, judgements = engine.judged(ids, CONTRADICTS, [key_of(*pair) for pair in pairs])
+    linked = set(map(frozenset, links))
     return {pair for pair in pairs if frozenset(pair) in linked or _judged(judgements.get(key_of(*pair)))}
 
 
@@ -481,6 +483,42 @@ def bare_words(text: str) -> tuple[str, ...]:
     from skep.semantics.pair_judge import statement
 
     return statement(text)
+
+
+def opposed(
+    memories: Sequence[Memory],
+    vectors: Callable[[Sequence[Memory]], NDArray[np.float32]],
+    calibrate: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    now: float,
+) -> list[tuple[Memory, Memory]]:
+    """The pairs of memories that contradict or update one another, the older first, among those that share words.
+
+    Args:
+        memories: The memories.
+        vectors: Their unit vectors, one row each; asked for only if some are worth comparing.
+        calibrate: Raw cosines on the common scale.
+        now: The time of the question; a memory dated later was dated by a clock that was ahead.
+    """
+    alike: list[tuple[int, int, float]] = []
+    for i, j, shared in texts_alike([memory.text for memory in memories], ALIKE):
+        one, other = memories[i], memories[j]
+        together = one.scope == other.scope or not one.scope.apart(other.scope)
+        if one.kind == other.kind and together and comparable(one, other):
+            alike.append((i, j, shared))
+    if not alike:
+        return []
+    import numpy as np
+
+    rows = vectors(memories)
+    left, right = rows[[i for i, _, _ in alike]], rows[[j for _, j, _ in alike]]
+    similar = np.nan_to_num(calibrate(np.vecdot(left, right).astype(np.float32))).tolist()
+    near = [
+        (*older_first(memories[i], memories[j], now), similarity)
+        for (i, j, shared), similarity in zip(alike, similar, strict=True)
+        if similarity >= ALIKE or shared >= OVERLAP
+    ]
+    judged = zip(near, judge_many(near), strict=True)
+    return [(older, newer) for (older, newer, _), found in judged if found is not None and replaces(found)]
 
 
 def texts_alike(texts: Sequence[str], least: float) -> list[tuple[int, int, float]]:
