@@ -30,7 +30,19 @@ from uuid import uuid4
 import msgspec
 
 from skep.errors import ConfigError, DiskFullError, HubAwayError, SyncError
-from skep.hub.hub import AWAY_SECONDS, BATCH, START, Batch, HubStatus, SnapshotNote, decode, encode, outlived
+from skep.hub.hub import (
+    AWAY_SECONDS,
+    BATCH,
+    START,
+    Batch,
+    HubStatus,
+    SnapshotNote,
+    decode,
+    encode,
+    outlived,
+    place_of,
+    position_of,
+)
 from skep.hub.nats_connection import END_OF_BATCH, NatsConnection, StreamError, Told
 from skep.model import Event
 from skep.replication.version_vectors import Versions
@@ -150,7 +162,7 @@ class NatsHub:
     def read(self, after: str, limit: int = BATCH) -> Batch:
         """Events after a position, in the order in which they were stored."""
         log, last = self._log()
-        position = _number(after, log)
+        position = place_of(after, log, 0)
         if position > last:  # of another log, or of one that was restored from an older copy
             position = 0
         found: list[Event] = []
@@ -165,7 +177,7 @@ class NatsHub:
             for number, data in batch:
                 position = number
                 found.append(decode(data))
-        return Batch(events=tuple(found), position=_position(log, position), log=log)
+        return Batch(events=tuple(found), position=position_of(log, position), log=log)
 
     def _messages(
         self, stream: str, subject: str, first: int, limit: int, *, patience: float | None = None
@@ -191,7 +203,7 @@ class NatsHub:
             while True:
                 stirred.clear()
                 log, last = self._log()
-                if last > (position := _number(after, log)) and self._more(position):
+                if last > (position := place_of(after, log, 0)) and self._more(position):
                     return True
                 left = until - time.monotonic()
                 if left <= 0:
@@ -391,16 +403,3 @@ class NatsHub:
                 return None
             raise
         return int(message["seq"]), base64.b64decode(message.get("data") or "")
-
-
-def _position(log: str, number: int) -> str:
-    return msgspec.json.encode((log, number)).decode()
-
-
-def _number(position: str, log: str) -> int:
-    """The number in a position; 0 if it belongs to another log."""
-    try:
-        name, number = msgspec.json.decode(position, type=tuple[str, int])
-    except msgspec.DecodeError:
-        return 0
-    return number if name == log else 0

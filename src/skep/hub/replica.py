@@ -325,10 +325,8 @@ class LocalReplica:
         late |= self._unerased(events) & forgotten
         if late:
             self.hub.erase(self._bare(late))
-        elif gone:
-            snapshot = self.hub.status().snapshot
-            if snapshot is not None and not outlived(snapshot, events):
-                self.hub.erase([event for event in events if event.kind == "forget"])
+        elif gone and not outlived(self.hub.status().snapshot, events):
+            self.hub.erase([event for event in events if event.kind == "forget"])
         if gone:
             self.register()
         return done
