@@ -336,19 +336,15 @@ class GossipRequest(msgspec.Struct, frozen=True, tag="GOSSIP_REQUEST", kw_only=T
 
     hive: str
     """The hive that asks."""
-    digest: Literal["versions", "bloom", "none"] = "versions"
-    salt: int = 0
-    """A number on which the places in a Bloom digest depend, so that the same events are not overlooked every time."""
     current: bool = False
-    """Say also which memories a recall could return; to see how far all agree."""
+    """Say instead which memories a recall could return; to see how far all agree."""
 
 
 class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=True):
-    """The events of a peer: ranges of counters, or a Bloom filter of ids."""
+    """The events of a peer, or what it could answer with."""
 
     hive: str
     seen: Versions | None = None
-    bloom: bytes | None = None
     current: bytes | None = None
     """What a recall could return, as int64 hashes of the contents: one for memories that say the same."""
 
