@@ -17,7 +17,7 @@ import msgspec
 from skep.errors import SkepError, SyncError
 from skep.events import subjects_of
 from skep.filters import Filter
-from skep.hive.bus.bus import Consumer, ConsumerConfig, StreamConfig, safe_part
+from skep.hive.bus.bus import Reader, safe_part
 from skep.hive.gossip import Gossip, Round
 from skep.hive.hive_recall import Answer, Asked, Asking, Heard, HiveRecaller, joined
 from skep.hive.messages import (
@@ -108,16 +108,13 @@ class Orchestrator:
         hive.listen()
         self._consumer = self._subscribe()
 
-    def _subscribe(self) -> Consumer:
+    def _subscribe(self) -> Reader:
         """Follow what other hives announce and what is fed to this agent, from the beginning."""
         bus, name = self.hive.bus, safe_part(self.agent)
         self.hive.placement.announce = True
-        stream = "skep-events"
-        bus.add_stream(
-            stream, StreamConfig(subjects=("hive.*.events", "hive.*.feed.>"), when_full="drop_oldest")
-        )
+        reader = bus.follow(f"{self.hive.name}/{name}")
         bus.publish(f"{self.hive.subjects.root}.feed.all", AgentOnline(agent=self.agent))
-        return bus.consumer(stream, f"{self.hive.name}/{name}", ConsumerConfig(start="all"))
+        return reader
 
     @property
     def feed(self) -> str:

@@ -122,12 +122,12 @@ class NetworkSwitchboard(Switchboard):
 
     # Sending
 
-    def send(self, envelope: Envelope) -> tuple[int, int]:
-        """Send; 0, and how many subscriptions it reaches, here and elsewhere."""
+    def send(self, envelope: Envelope) -> int:
+        """Send; how many subscriptions it reaches, here and elsewhere."""
         reached = 1 if envelope.subject.startswith("_INBOX.") else self.reach(envelope.subject)
         data = encode(envelope) if self.capability is None else self.capability.seal(envelope)
         self.pipe.publish(envelope.subject, data)
-        return 0, reached
+        return reached
 
     def reach(self, subject: str) -> int:
         """The number of members' subscriptions to a subject in every process that is present."""

@@ -1,6 +1,6 @@
 """RedisBus (`bus: redis://…`): members in any process talk through Redis or Valkey, by publish and subscribe.
 
-It keeps no streams: what is published while a process is away is lost, as on every bus, and repair brings it. One
+It keeps nothing: what is published while a process is away is lost, as on every bus, and repair brings it. One
 thread reads; it alone touches the connection of the subscriptions. Opened by `bus_urls`.
 """
 

@@ -1,7 +1,7 @@
 """ZenohBus (`bus: zenoh://host:7447`): members in any process talk through a Zenoh router, over TCP or QUIC.
 
 `zenoh://` is TCP. `zenoh+quic://` is QUIC, for which the router needs a certificate, and `?ca=FILE` names the one to
-trust. It keeps no streams. Opened by `bus_urls`.
+trust. It keeps nothing. Opened by `bus_urls`.
 """
 
 from __future__ import annotations
