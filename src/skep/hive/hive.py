@@ -33,11 +33,11 @@ from skep.hive.placement import Admitted, Placement, Repaired, Review
 from skep.hive.rights import Rights
 from skep.hive.shard import Shard
 from skep.hive.trust import Provenance, Trust, provenance
+from skep.hive.whole_hive import Near, opposed
 from skep.model import Conflict, Event, Hit, Memory, Ranked
 from skep.replication.signatures import Keyring, acting
 from skep.replication.version_vectors import Ranges, Versions
-from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
-from skep.storage.memory_rows import searched_text
+from skep.semantics.find_conflicts import CANDIDATE, find_for
 from skep.validation import clean_time
 
 if TYPE_CHECKING:
@@ -397,17 +397,8 @@ class Hive:
         recaller = HiveRecaller(self.members.registers.bank.engine, self.asking())
         where = msgspec.structs.replace(where, scope=draft.scope, include_shared=True)
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
-        mine = whole_words(searched_text(draft.title, draft.text))
-        found: list[Conflict] = []
-        for hit in answer.hits:
-            similarity, known = hit.signals.get("semantic", 0.0), hit.memory
-            theirs = whole_words(searched_text(known.title, known.text))
-            near = similarity >= CANDIDATE or worth_comparing(mine, theirs, similarity)
-            if near and comparable(known, draft):
-                conflict = judge(known, draft, similarity, contradiction_fn)
-                if conflict is not None:
-                    found.append(conflict)
-        return tuple(found)
+        near = [Near(hit.memory, 0.0, hit.signals.get("semantic", 0.0)) for hit in answer.hits]
+        return tuple(opposed(draft, near, CANDIDATE, contradiction_fn))
 
     # Trust
 
