@@ -9,6 +9,7 @@ whole hive.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,7 +17,7 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
-from skep.bank.read import Page
+from skep.bank.read import Page, every
 from skep.bank.write import ON_CONFLICT, clean_items, fields_of
 from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
@@ -623,15 +624,7 @@ class AgentBank:
         """The scopes there are, and how many current memories are of each; see `Bank.scopes`."""
         if self.alone:
             return self.home.bank.scopes(scope, include_shared=include_shared)
-        from collections import Counter
-
-        found: Counter[Scope] = Counter()
-        cursor: str | None = None
-        while True:
-            page = self.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
-            found.update(memory.scope for memory in page)
-            if (cursor := page.cursor) is None:
-                return dict(found)
+        return dict(Counter(m.scope for m in every(self, scope=scope, include_shared=include_shared)))
 
     def history(self, memory_id: str | None = None, **options: Any) -> list[Event]:
         """The events of a memory, wherever it is; without an id, the latest events at home."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from skep.bank.read import every
 from skep.confidence import lineage
 from skep.events import belongs, dot_of
 from skep.filters import Filter
@@ -315,14 +316,8 @@ class Member:
         return self.bank.engine.get(memory_id)
 
     def current(self) -> Iterator[Memory]:
-        """The memories that a recall may return, a page at a time."""
-        cursor: str | None = None
-        while True:
-            page = self.bank.find(limit=1000, cursor=cursor)
-            yield from page
-            if page.cursor is None:
-                return
-            cursor = page.cursor
+        """The memories that a recall may return."""
+        return every(self.bank)
 
     def links(self, ids: Iterable[str]) -> list[Link]:
         """The links that touch some memories."""

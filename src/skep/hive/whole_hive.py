@@ -16,6 +16,7 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.bank.bank_file import BankStatus
+from skep.bank.read import every
 from skep.events import order, voided
 from skep.filters import Filter
 from skep.hive.hive_recall import faded
@@ -154,17 +155,9 @@ class WholeHive(Bank):
         if memory_id is not None:
             conflicts = of(self._seen(memory_id, sees))
         else:
-            conflicts = self._all_opposed(list(self._everything(scope, include_shared)), of, progress)
+            memories = list(every(self._agent, scope=scope, include_shared=include_shared))
+            conflicts = self._all_opposed(memories, of, progress)
         return Listed(conflicts, asked=len(self.hive.layout.members), missing=missing)
-
-    def _everything(self, scope: ScopeLike | None, include_shared: bool) -> Iterable[Memory]:
-        cursor: str | None = None
-        while True:
-            page = self._agent.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
-            yield from page
-            if page.cursor is None:
-                return
-            cursor = page.cursor
 
     @staticmethod
     def _all_opposed(
