@@ -45,7 +45,7 @@ def clock() -> Clock:
 
 @pytest.fixture(params=[False, True], ids=["objects", "bytes"])
 def bus(request: pytest.FixtureRequest, clock: Clock) -> Iterator[LocalBus]:
-    made = LocalBus("tester", now=clock, wire=request.param, patience=0.005)
+    made = LocalBus("tester", now=clock, wire=request.param)
     yield made
     made.close()
 

@@ -2,8 +2,7 @@
 
 Reading asks the hive. Writing goes to the agent's home bank; new memories pass the gateway first, and every change is
 then sent to all members that hold a copy. What the gateway rejects stays with its author, in a private bank. It
-implements `MemoryBank` by delegation: to the home bank, to the members, and to `Figures` for what is counted over the
-whole hive.
+implements `MemoryBank` by delegation: to the home bank, to the members, and to `WholeHive` for reading.
 """
 
 from __future__ import annotations

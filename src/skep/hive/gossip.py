@@ -24,7 +24,7 @@ import numpy as np
 
 from skep.confidence import said
 from skep.errors import InvalidInputError, SkepError, SyncError
-from skep.hive.bus.bus import Bus, Subscription, safe_part
+from skep.hive.bus.bus import Bus, safe_part
 from skep.hive.gateway import HivePolicy
 from skep.hive.member_calls import Calls, Health
 from skep.hive.members import Subjects
@@ -121,7 +121,7 @@ class GossipServer:
 
     def __init__(self, listener: Listener, bus: Bus) -> None:
         self._listener = listener
-        self._subscription: Subscription = bus.as_member(listener.name).subscribe(
+        self._subscription = bus.as_member(listener.name).subscribe(
             gossip_subject(listener.name), self._handle
         )
 

@@ -16,7 +16,8 @@ from skep.bank.read import every
 from skep.confidence import lineage
 from skep.events import belongs, dot_of
 from skep.filters import Filter
-from skep.hive.bus.bus import Subscription, safe_part
+from skep.hive.bus.bus import safe_part
+from skep.hive.bus.member_bus import BusSubscription
 from skep.hive.messages import (
     BlastQuery,
     Envelope,
@@ -196,7 +197,7 @@ class Member:
             bank.engine.sign = signers.sign  # type: ignore[assignment]
         self.paths = Paths(bank, name, lambda actor: members.way(actor, name))
         self.shard = Shard(bank.engine, member=name, answers_for=self._answers_for, lineage=self._sources)
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[BusSubscription] = []
 
     def _answers_for(self, memory_id: str, missing: tuple[str, ...]) -> bool:
         return self.members.layout.first_for(self.name, memory_id, missing)

@@ -617,7 +617,6 @@ def repair(
     path: Callable[[str, str], tuple[str, ...]],
     *,
     among: Iterable[str] | None = None,
-    batch: int = BATCH,
 ) -> Repaired:
     """Ask every member what the others lack, and hand it on.
 
@@ -625,7 +624,6 @@ def repair(
         calls: The way to the members.
         path: The way a copy takes from one member to another.
         among: The members to ask; all of them by default.
-        batch: How many events a member looks through at a time.
     """
     with tracer.span("hive.repair") as span:
         standing = calls.ask(SeenRequest(), Seen, to=among)
@@ -635,7 +633,7 @@ def repair(
         for source in known:
             passed = Versions()
             while source not in missing:
-                request = RepairRequest(seen=known, passed=passed, limit=batch)
+                request = RepairRequest(seen=known, passed=passed, limit=BATCH)
                 found = calls.ask(request, RepairEvents, to=(source,)).answers.get(source)
                 if found is None:
                     missing.add(source)

@@ -14,10 +14,13 @@ It has exactly what NATS JetStream offers, so that the in-process bus and a netw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from skep.errors import InvalidInputError
 from skep.hive.messages import Envelope, Frame
+
+if TYPE_CHECKING:
+    from skep.hive.bus.member_bus import BusInbox, BusSubscription
 
 Handler = Callable[[Envelope], Frame | None]
 """Takes a message; what it returns is sent back to whoever asked."""
@@ -77,41 +80,6 @@ class Reader(Protocol):
         ...
 
 
-class Inbox(Protocol):
-    """Collects the answers to one question. Answers after it is closed are dropped."""
-
-    def take(self, expected: int, *, wait: float) -> list[Envelope]:
-        """All answers not yet taken, as soon as `expected` have come in total or `wait` seconds have
-        passed.
-        """
-        ...
-
-    def ask(self, subject: str, frame: Frame, *, path: tuple[str, ...] = ()) -> int:
-        """Ask once more (a hedged retry); answers arrive in the same inbox. Returns how many it reached."""
-        ...
-
-    def close(self) -> None:
-        """Take no more answers."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *unused: object) -> None: ...
-
-
-class Subscription(Protocol):
-    """A handler bound to a subject."""
-
-    @property
-    def dropped(self) -> int:
-        """Messages lost because the handler lagged too far behind."""
-        ...
-
-    def close(self) -> None:
-        """Hand over no more messages."""
-        ...
-
-
 class Bus(Protocol):
     """The contract of every transport. One object is one connection of one member.
 
@@ -122,18 +90,18 @@ class Bus(Protocol):
     5. The sender that an envelope names is the connection it came from.
 
     An implementation must not answer in the place of a handler, deliver a message twice to one subscription, drop one
-    without counting it (`Subscription.dropped`), change a frame, or block a sender for longer than handing over takes.
+    without counting it (`BusSubscription.dropped`), change a frame, or block a sender for longer than handing over.
     """
 
     def publish(self, subject: str, frame: Frame, *, id: str = "", path: tuple[str, ...] = ()) -> None:
         """Send to all subscribers, and keep it for readers; one with an `id` that is kept already is kept once."""
         ...
 
-    def subscribe(self, subject: str, handler: Handler, *, capacity: int = 1024) -> Subscription:
+    def subscribe(self, subject: str, handler: Handler, *, capacity: int = 1024) -> BusSubscription:
         """Call `handler` for each message, one at a time and in order."""
         ...
 
-    def inbox(self) -> Inbox:
+    def inbox(self) -> BusInbox:
         """A fresh inbox to ask with."""
         ...
 

@@ -109,8 +109,8 @@ class LocalReader:
 class LocalSwitchboard(Switchboard):
     """Delivers within this process, and keeps in its memory what is followed."""
 
-    def __init__(self, *, now: Callable[[], float], wire: bool, patience: float) -> None:
-        super().__init__(now=now, patience=patience)
+    def __init__(self, *, now: Callable[[], float], wire: bool) -> None:
+        super().__init__(now=now)
         self.wire = wire
         self.kept: Kept | None = None
         """What was sent since somebody first followed."""
@@ -139,6 +139,5 @@ class LocalBus(MemberBus):
         *,
         now: Callable[[], float] = time.monotonic,
         wire: bool = False,
-        patience: float = 0.02,
     ) -> None:
-        super().__init__(member, LocalSwitchboard(now=now, wire=wire, patience=patience))
+        super().__init__(member, LocalSwitchboard(now=now, wire=wire))

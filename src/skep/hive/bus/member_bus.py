@@ -2,7 +2,7 @@
 
 A transport is a `Switchboard`: it says how an envelope gets to other processes, and keeps what is followed if it can.
 Each handler has a mailbox, whose messages run one at a time and in order. One worker thread serves all mailboxes; when
-work waits and nothing has finished for `patience` seconds, whoever is running is taken to be stuck and one more worker
+work waits and nothing has finished for `PATIENCE` seconds, whoever is running is taken to be stuck and one more worker
 starts. So a handler that hangs costs one thread, never its neighbours.
 """
 
@@ -24,6 +24,10 @@ from skep.hive.traces import current_trace, tracer
 
 SPARE = 2
 """Idle workers that are kept."""
+PATIENCE = 0.02
+"""Seconds without an end of work after which whoever runs is taken to be stuck."""
+MOST = 256
+"""Workers at a time."""
 
 
 class Mailbox:
@@ -49,9 +53,7 @@ class Mailbox:
 class Workers:
     """Runs mailboxes on as few threads as make progress."""
 
-    def __init__(self, *, patience: float = 0.02, limit: int = 256) -> None:
-        self._patience = patience
-        self._limit = limit
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._watch = threading.Condition(self._lock)
@@ -157,12 +159,12 @@ class Workers:
                     self._watch_asleep = False
                     continue
                 before = self._finished
-                self._watch.wait(self._patience)
+                self._watch.wait(PATIENCE)
                 if not self._ready or self._finished != before or self._closed:
                     continue
                 if self._idle:
                     self._work.notify()
-                elif self._threads < self._limit:
+                elif self._threads < MOST:
                     self._start()
 
 
@@ -199,9 +201,9 @@ class BusSubscription:
 class Switchboard:
     """The subscriptions, inboxes and workers of one process. A transport inherits it and says how to `send`."""
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic, patience: float = 0.02) -> None:
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
-        self.workers = Workers(patience=patience)
+        self.workers = Workers()
         self.lock = threading.Lock()
         self.exact: dict[str, tuple[BusSubscription, ...]] = {}
         self.patterns: tuple[BusSubscription, ...] = ()
@@ -343,8 +345,8 @@ class MemberBus:
         parts_of(subject)
 
         def handle(envelope: Envelope) -> None:
-            with tracer.step(f"bus {subject}", trace=envelope.trace, member=self.member):
-                self._answer(envelope, handler(envelope))
+            told = tracer.run(f"bus {subject}", handler, envelope, trace=envelope.trace, member=self.member)
+            self._answer(envelope, told)
 
         def fail(envelope: Envelope, error: Exception) -> None:
             self._board.failures += 1

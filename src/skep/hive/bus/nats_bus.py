@@ -109,11 +109,11 @@ class NatsReader:
 class NatsSwitchboard(NetworkSwitchboard):
     """A process on a NATS server."""
 
-    def __init__(self, url: str, *, capability: Pass | None = None, patience: float = 0.02) -> None:
+    def __init__(self, url: str, *, capability: Pass | None = None) -> None:
         self._nats = NatsConnection(url, name="skep bus")
         self._follows = False
         try:
-            super().__init__(NatsPipe(self._nats), capability=capability, patience=patience)
+            super().__init__(NatsPipe(self._nats), capability=capability)
         except BaseException:
             self._nats.close()
             raise
@@ -171,7 +171,5 @@ class NatsSwitchboard(NetworkSwitchboard):
 class NatsBus(MemberBus):
     """A bus through a NATS server. Members of any number of processes are on it."""
 
-    def __init__(
-        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
-    ) -> None:
-        super().__init__(member, NatsSwitchboard(url, capability=capability, patience=patience))
+    def __init__(self, url: str, member: str = "", *, capability: Pass | None = None) -> None:
+        super().__init__(member, NatsSwitchboard(url, capability=capability))

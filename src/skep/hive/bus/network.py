@@ -97,8 +97,8 @@ _DECODER = msgspec.msgpack.Decoder(Presence)
 class NetworkSwitchboard(Switchboard):
     """The subscriptions of this process, and those of others as far as their heartbeats tell."""
 
-    def __init__(self, pipe: Pipe, *, patience: float = 0.02, capability: Pass | None = None) -> None:
-        super().__init__(patience=patience)
+    def __init__(self, pipe: Pipe, *, capability: Pass | None = None) -> None:
+        super().__init__()
         self.pipe = pipe
         self.capability = capability
         self.undecoded = 0

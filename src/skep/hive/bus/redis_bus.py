@@ -152,7 +152,5 @@ def _exact(subject: str, heard: Heard) -> Heard:
 class RedisBus(MemberBus):
     """A bus through Redis or Valkey."""
 
-    def __init__(
-        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
-    ) -> None:
-        super().__init__(member, NetworkSwitchboard(RedisPipe(url), capability=capability, patience=patience))
+    def __init__(self, url: str, member: str = "", *, capability: Pass | None = None) -> None:
+        super().__init__(member, NetworkSwitchboard(RedisPipe(url), capability=capability))

@@ -93,7 +93,5 @@ class ZenohPipe:
 class ZenohBus(MemberBus):
     """A bus through a Zenoh router."""
 
-    def __init__(
-        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
-    ) -> None:
-        super().__init__(member, NetworkSwitchboard(ZenohPipe(url), capability=capability, patience=patience))
+    def __init__(self, url: str, member: str = "", *, capability: Pass | None = None) -> None:
+        super().__init__(member, NetworkSwitchboard(ZenohPipe(url), capability=capability))
