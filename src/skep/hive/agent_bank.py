@@ -145,8 +145,8 @@ class AgentBank:
     def _reader(self) -> WholeHive:
         """The whole hive, to read from."""
         if self._asker is None or self._asker[0] != self.alone:
-            engine, asking = self.engine, self.hive.asking(lambda: self.private)
-            recaller = HiveRecaller(engine, asking, Recaller(engine) if self.alone else None)
+            hive, alone = self.hive, Recaller(self.engine) if self.alone else None
+            recaller = HiveRecaller(self.engine, hive, lambda: hive.scatter(self.private), alone=alone)
             self._asker = (self.alone, WholeHive(self, recaller))
         return self._asker[1]
 

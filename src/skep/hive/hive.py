@@ -23,7 +23,8 @@ from skep.hive.agent_bank import AgentBank
 from skep.hive.bus.bus_urls import LOCAL, open_bus
 from skep.hive.bus.member_bus import MemberBus
 from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy, Quarantined
-from skep.hive.hive_recall import Asking, HiveRecaller, LocalMember, PastMembers, Scatter
+from skep.hive.hive_recall import HiveRecaller, LocalMember, PastMembers, Scatter
+from skep.hive.hive_sources import HiveSources
 from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
 from skep.hive.member_calls import Calls, Health, Listed
 from skep.hive.member_set import AGENTS, SEATS, MemberSet
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from skep.hive.capabilities import Pass
     from skep.hive.gateway import Decides
     from skep.hive.gossip import GossipServer, Peer
+    from skep.hive.hive_sources import Members
+    from skep.hive.messages import Ask
     from skep.hive.trust import Rollback
     from skep.lifecycle.maintenance_run import MaintainReport
     from skep.replication.signatures import Signer
@@ -299,35 +302,26 @@ class Hive:
 
     # Asking
 
-    def asking(
-        self, private: Callable[[], Bank | None] = lambda: None, *, members: Sequence[str] | None = None
-    ) -> Asking:
-        """The parts of this hive that a recall needs.
+    def scatter(self, private: Bank | None = None, names: Sequence[str] | None = None) -> Scatter:
+        """A fresh way to the members (all of them unless named), and to the bank that only the asker sees."""
+        return Scatter(
+            self.calls,
+            tuple(names or self.layout.members),
+            policy=self.policy,
+            lost=self.layout.lost,
+            private=None if private is None else LocalMember(PRIVATE, private),
+        )
 
-        Args:
-            private: The bank that only the asker sees, if there is one by then.
-            members: Whom to ask; all of them unless given.
-        """
-
-        def fresh() -> Scatter:
-            own = private()
-            return Scatter(
-                self.calls,
-                tuple(members or self.layout.members),
-                policy=self.policy,
-                lost=self.layout.lost,
-                private=None if own is None else LocalMember(PRIVATE, own),
-            )
-
-        return Asking(
-            members=fresh,
-            embedder=self.embedder,
+    def sources(self, members: Members, ask: Ask, limit: int, *, past: bool = False) -> HiveSources:
+        """The members as the sources of one recall."""
+        return HiveSources(
+            members,
+            self.embedder,
             calibrate=self.members.registers.bank.engine.embeddings.calibrate_many,
             trust=self.trust.of,
-            policy=self.policy,
-            fitting=self.layout.fitting,
-            used=self.placement.note_uses,
-            share=self._share,
+            ask=ask,
+            budget=self.policy.budget(limit),
+            share=int if past else self._share,
         )
 
     def _share(self, wanted: int) -> int:
@@ -346,9 +340,8 @@ class Hive:
 
     def _reader(self, group: str | None) -> Bank:
         """A nameless reader of the hive, or of a group and those below it."""
-        bank = Bank(self.members.registers.bank.engine)
-        asking = self.asking(members=None if group is None else self._within(group))
-        bank._recaller = HiveRecaller(bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+        bank, names = Bank(self.members.registers.bank.engine), None if group is None else self._within(group)
+        bank._recaller = HiveRecaller(bank.engine, self, lambda: self.scatter(None, names))  # pyright: ignore[reportPrivateUsage]
         return bank
 
     def _within(self, group: str) -> tuple[str, ...]:
@@ -394,7 +387,7 @@ class Hive:
             return tuple(
                 find_for(self.members.registers.bank.engine, draft, contradiction_fn=contradiction_fn)
             )
-        recaller = HiveRecaller(self.members.registers.bank.engine, self.asking())
+        recaller = HiveRecaller(self.members.registers.bank.engine, self, self.scatter)
         where = msgspec.structs.replace(where, scope=draft.scope, include_shared=True)
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
         near = [Near(hit.memory, 0.0, hit.signals.get("semantic", 0.0)) for hit in answer.hits]
@@ -554,11 +547,9 @@ class PastHive:
         if view.private is not None:
             members.append(LocalMember(PRIVATE, view.private.as_of(time)))
         self._members = PastMembers(members)
-        asking = msgspec.structs.replace(
-            hive.asking(), members=lambda: self._members, used=_count_nothing, share=int
-        )
         self._bank = Bank(banks[view.home.name].engine)
-        self._bank._recaller = HiveRecaller(self._bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+        recaller = HiveRecaller(self._bank.engine, hive, lambda: self._members, past=True)
+        self._bank._recaller = recaller  # pyright: ignore[reportPrivateUsage]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bank, name)
@@ -570,7 +561,3 @@ class PastHive:
 
     def close(self) -> None:
         """The members keep their views of the past."""
-
-
-def _count_nothing(_handed_out: Mapping[str, Sequence[str]]) -> None:
-    """The past counts no use."""

@@ -95,11 +95,10 @@ class WholeHive(Bank):
 
     def near(self, text: str, where: Filter, limit: int, *, copies: bool = False) -> tuple[list[Near], Heard]:
         """The memories of the whole hive that are nearest to a text; with `copies`, all that say the same."""
-        asking = self.hive.asking(lambda: self._agent.private)
-        members = asking.members()
-        sources = asking.sources(members, Ask(), limit)
+        members = self.hive.scatter(self._agent.private)
+        sources = self.hive.sources(members, Ask(), limit)
         pool = sources.search(
-            query_terms(text), sources.embed(text), faded(where, asking.policy), limit, limit
+            query_terms(text), sources.embed(text), faded(where, self.hive.policy), limit, limit
         )
         scores = list(zip(pool.words.tolist(), sources.calibrate(pool.cosine).tolist(), strict=True))
         found: list[Near] = []
