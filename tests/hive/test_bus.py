@@ -176,7 +176,7 @@ def test_a_raising_handler_answers_with_its_error(bus: LocalBus) -> None:
         inbox.ask("ask", Query(query="?"))
         (answer,) = inbox.take(1, wait=5)
 
-    assert answer.frame == Failed(member="bad", error="RuntimeError: disk on fire")
+    assert answer.frame == Failed(error="RuntimeError: disk on fire")
     assert bus.failures == 1
 
 

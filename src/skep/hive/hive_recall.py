@@ -145,7 +145,7 @@ class Scatter:
 def _sound(told: Gathered[ShardResponse], ask: Ask) -> Gathered[ShardResponse]:
     """The answers that can be used; whoever sent another is at fault and missing."""
     for name, frame in list(told.answers.items()):
-        fault = "spoke for another" if frame.member != name else fault_of(frame.slice, ask)
+        fault = fault_of(frame.slice, ask)
         if fault is not None:
             del told.answers[name]
             told.faults[name] = fault

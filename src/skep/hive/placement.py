@@ -638,7 +638,7 @@ def repair(
                 if found is None:
                     missing.add(source)
                     break
-                told = _hand_on(calls, found, path)
+                told = _hand_on(calls, source, found, path)
                 missing |= {name for name in found.wanted if name not in told}
                 for name, stored in told.items():
                     moved += stored.applied
@@ -654,11 +654,11 @@ def repair(
 
 
 def _hand_on(
-    calls: Calls, found: RepairEvents, path: Callable[[str, str], tuple[str, ...]]
+    calls: Calls, source: str, found: RepairEvents, path: Callable[[str, str], tuple[str, ...]]
 ) -> Mapping[str, ShardStored]:
     frames = {
         name: ShardStore(events=tuple(found.events[place] for place in places))
         for name, places in found.wanted.items()
     }
-    paths = {name: path(found.member, name) for name in frames}
+    paths = {name: path(source, name) for name in frames}
     return calls.ask_each(frames, ShardStored, paths=paths).answers

@@ -363,7 +363,6 @@ def blast(member: Member, query: BlastQuery) -> BlastAnswer:
         if query.source is not None and memory.confirmations:
             confirmations |= dict.fromkeys(_confirmed_by(member.bank, memory.id, query))
     return BlastAnswer(
-        member=member.name,
         memories=tuple(touched),
         confirmations=tuple(confirmations),
         changes=tuple(_changed_by(member.bank, query)) if query.source is not None else (),

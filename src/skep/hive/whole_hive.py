@@ -231,7 +231,7 @@ class WholeHive(Bank):
         told = self.hive.calls.ask(query, OutcomesAnswer)
         parts = list(told.answers.values())
         if self._agent.private is not None:
-            parts.append(outcomes_of("", self._agent.private, query))
+            parts.append(outcomes_of(self._agent.private, query))
         undone = voided({event.id: event for part in parts for event in part.undos}.values())
         found = {event.id: event for part in parts for event in part.events if event.id not in undone}
         return Listed(sorted(found.values(), key=order), asked=len(told.asked), missing=told.missing)

@@ -352,7 +352,7 @@ class MemberBus:
             self._board.failures += 1
             reason = f"{type(error).__name__}: {error}"
             logger.warning("%s failed on %s: %s", self.member or "a handler", envelope.subject, reason)
-            self._answer(envelope, Failed(member=self.member, error=reason))
+            self._answer(envelope, Failed(error=reason))
 
         subscription = BusSubscription(self._board, self.member, subject, Mailbox(handle, fail, capacity))
         self._board.add(subscription)

@@ -199,7 +199,7 @@ class NetworkSwitchboard(Switchboard):
         if asked is None or not asked.reply_to:
             return
         for member in {one.member for one in self.wanting(subject)}:
-            failed = Failed(member=member, error=str(error))
+            failed = Failed(error=str(error))
             self.send(Envelope(subject=asked.reply_to, frame=failed, sender=member, trace=asked.trace))
 
     def _leads(self, subscription: BusSubscription) -> bool:
