@@ -53,7 +53,6 @@ from skep.validation import (
     clean_id,
     clean_ids,
     clean_sources,
-    clean_text,
     clean_time,
 )
 
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from skep.lifecycle.judge import Case
     from skep.lifecycle.learn import Effect, Learned, Recommendation
     from skep.lifecycle.maintenance_run import MaintainReport
-    from skep.llm.language_model import LLM
     from skep.recall.memory_stream import Stream
     from skep.semantics.conflict_policy import Item
 
@@ -164,30 +162,9 @@ class AgentBank:
         said = {"text": text, "contradiction_fn": contradiction_fn, **fields}
         return self._remembered(self._draft(said, clean_choice("on_conflict", on_conflict, ON_CONFLICT)))
 
-    def add(
-        self,
-        messages: str | Sequence[Mapping[str, str]],
-        *,
-        user_id: str | None = None,
-        run_id: str | None = None,
-        source: str = "conversation",
-        llm: LLM | None = None,
-        redact: bool | str | Iterable[str] = "secrets",
-    ) -> Taught:
-        """Learn from a conversation; as `Bank.add`, in this agent's name."""
-        from skep.bank.told_facts import teach, turns_of
-
-        scope = {key: value for key, value in (("user", user_id), ("session", run_id)) if value is not None}
-        return teach(
-            self,
-            turns_of(messages),
-            clean_text("source", source, 500),
-            llm=llm,
-            summed_up=False,
-            now=self.hive.now(),
-            scope=scope or None,
-            redact=redact,
-        )
+    def add(self, messages: str | Sequence[Mapping[str, str]], **options: Any) -> Taught:
+        """Learn from a conversation, in this agent's name; see `Bank.add`."""
+        return Bank.add(cast("Bank", self), messages, **options)  # all of it goes through verbs
 
     def _remembered(self, new: _Draft) -> Promoted:
         """Do with a draft what its policy and the gateway say."""

@@ -48,8 +48,6 @@ from skep.model import Event
 from skep.replication.version_vectors import Versions
 
 NOT_THERE = 10059
-IN_USE = 10058
-"""A stream of that name is there with another configuration."""
 TAKEN = 10071
 """Something is stored on the subject already."""
 NO_MESSAGE = 10037
@@ -60,7 +58,6 @@ AT_ONCE = 256
 """Events that are on their way to the server at the same time."""
 PAGE = 100_000
 """Subjects that the server lists in one answer."""
-WINDOW_NS = 120 * 1_000_000_000
 SNAPSHOT_TRIES = 3
 
 
@@ -364,22 +361,14 @@ class NatsHub:
         return metadata["skep-log"], int(info["state"]["last_seq"])
 
     def _make(self, name: str, subjects: list[str]) -> None:
-        config = {
-            "name": name,
-            "subjects": subjects,
-            "retention": "limits",
-            "storage": "file",
-            "num_replicas": self._replicas,
-            "discard": "new",
-            "allow_direct": True,
-            "duplicate_window": WINDOW_NS,
-            "metadata": {"skep-log": uuid4().hex},
-        }
-        try:
-            self._nats.jetstream(f"STREAM.CREATE.{name}", config)
-        except StreamError as error:
-            if error.code != IN_USE:  # somebody else made it at the same moment
-                raise
+        self._nats.make_stream(
+            name,
+            subjects,
+            num_replicas=self._replicas,
+            discard="new",
+            allow_direct=True,
+            metadata={"skep-log": uuid4().hex},
+        )
 
     def _drop(self, name: str) -> None:
         with contextlib.suppress(StreamError):

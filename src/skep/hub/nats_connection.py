@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -30,6 +30,9 @@ START_ONE = "start a server with `nats-server -js -sd FOLDER`"
 NO_ANSWER = 503
 """The server's word that nobody listens on a subject."""
 END_OF_BATCH = 204
+IN_USE = 10058
+"""A stream of that name is there with another configuration."""
+SECOND_NS = 1_000_000_000
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +255,16 @@ class NatsConnection:
         """A call of JetStream's API, such as `STREAM.INFO.name`; its refusal is a `StreamError`."""
         told = self.ask(f"$JS.API.{verb}", msgspec.json.encode(given or {}))
         return self.answered(told)
+
+    def make_stream(self, name: str, subjects: Sequence[str], **config: Any) -> None:
+        """Make a stream in files on the server; one that is there is used as it is."""
+        fixed = {"name": name, "subjects": list(subjects), "retention": "limits", "storage": "file"}
+        window = {"duplicate_window": 120 * SECOND_NS}
+        try:
+            self.jetstream(f"STREAM.CREATE.{name}", {**fixed, **window, **config})
+        except StreamError as error:
+            if error.code != IN_USE:  # made before, or by somebody else at the same moment
+                raise
 
     def answered(self, told: Told) -> dict[str, Any]:
         """The answer of JetStream, or its refusal as an error."""

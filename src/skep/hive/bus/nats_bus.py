@@ -15,12 +15,10 @@ from skep.hive.bus.member_bus import MemberBus
 from skep.hive.bus.network import NetworkSwitchboard
 from skep.hive.capabilities import Pass
 from skep.hive.messages import Envelope, decode, encode
-from skep.hub.nats_connection import NatsConnection, StreamError, Told
+from skep.hub.nats_connection import SECOND_NS, NatsConnection, StreamError, Told
 
 STREAM = "skep-events"
 NOT_THERE = 10014
-IN_USE = 10058
-SECOND_NS = 1_000_000_000
 
 
 class NatsPipe:
@@ -131,20 +129,7 @@ class NatsSwitchboard(NetworkSwitchboard):
         return self.reach(envelope.subject)
 
     def _make_stream(self) -> None:
-        wanted = {
-            "name": STREAM,
-            "subjects": list(FOLLOWED),
-            "retention": "limits",
-            "storage": "file",
-            "max_msgs": KEPT,
-            "discard": "old",
-            "duplicate_window": 120 * SECOND_NS,
-        }
-        try:
-            self._nats.jetstream(f"STREAM.CREATE.{STREAM}", wanted)
-        except StreamError as error:
-            if error.code != IN_USE:
-                raise
+        self._nats.make_stream(STREAM, FOLLOWED, max_msgs=KEPT, discard="old")
 
     def follow(self, name: str, subject: str) -> NatsReader:
         """The named reader; the server keeps how far it has come."""
