@@ -48,7 +48,6 @@ class Heard(msgspec.Struct, kw_only=True):
     missing: tuple[str, ...] = ()
     faults: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """Per member that failed: late, or what went wrong."""
-    hedged: bool = False
     completeness: float = 1.0
     """The share of the hive's memories that could have been in the answer."""
 
@@ -94,7 +93,6 @@ class Scatter:
                 told = _sound(question.collect(self._left()), ask)
             covered = False
             if told.missing and told.answers and self._left() > 0:
-                self.heard.hedged = True
                 hedge, others = msgspec.structs.replace(ask, missing=told.missing), tuple(told.answers)
                 instead = self._calls.ask(ShardQuery(ask=hedge), ShardResponse, to=others, wait=self._left())
                 instead, covered = _sound(instead, hedge), not instead.missing
@@ -319,13 +317,9 @@ class HiveRecaller(Recaller):
                 filter(None, (found.reason, sources.problem, silent if heard.completeness < 1.0 else ""))
             ),
             trace=trace,
-            completeness=heard.completeness,
-            asked=heard.asked,
-            answered=heard.answered,
-            missing=heard.missing,
-            faults=heard.faults,
             candidates=len(sources.ids),
             same={name: tuple(others) for name, others in sources.same.items() if name in kept},
+            **msgspec.structs.asdict(heard),
         )
         return answer, sources.homes()
 
