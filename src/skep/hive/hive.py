@@ -440,7 +440,16 @@ class Hive:
 
     def refresh(self, memory_id: str, *, ttl: float | None = None) -> Memory:
         """Give a memory its full time again, in every copy."""
-        return self.placement.refresh(memory_id, ttl)
+        seconds = ttl or self.policy.ttl
+        if seconds is None:
+            raise InvalidInputError(
+                "the hive has no ttl; say how many seconds the memory should live", field="ttl"
+            )
+        holder = self.members.holder(memory_id) or self.members.registers
+        memory = self.placement.changed_at(holder, lambda bank: bank.revise(memory_id, ttl=seconds))
+        if memory.status != "expired":
+            return memory
+        return self.placement.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "refreshed"))
 
     def rollback(self, source: str, *, since: float | None = None, dry_run: bool = False) -> Rollback:
         """Undo all that one source wrote and what was derived from it; `dry_run` shows the blast radius."""
@@ -480,11 +489,14 @@ class Hive:
 
     def versions(self) -> dict[str, int]:
         """Per actor, up to where nothing is missing in the hive as a whole."""
-        return self.placement.versions()
+        return self.seen_by_members().vector()
 
     def scattered(self) -> dict[str, list[int]]:
         """Per actor, events beyond a gap."""
-        return self.placement.scattered()
+        whole, found = self.seen_by_members(), dict[str, list[int]]()
+        for actor, counter in whole.minus(Versions.contiguous(whole.vector())).dots():
+            found.setdefault(actor, []).append(counter)
+        return found
 
     def seen_by_members(self) -> Versions:
         """The events that any member has seen, here or elsewhere; a silent member counts as having seen none."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from skep.confidence import lineage
-from skep.errors import InvalidInputError, NotFoundError
+from skep.errors import NotFoundError
 from skep.events import UNPLACED, WITHDRAWN, Propose, checked, content, stays, subjects_of
 from skep.filters import Filter
 from skep.hive.gateway import Quarantined
@@ -259,33 +259,7 @@ class Placement:
         marked = dict.fromkeys(memory_id for part in told.answers.values() for memory_id in part.ids)
         return Listed(marked, asked=len(found.asked), missing=missing)
 
-    def refresh(self, memory_id: str, ttl: float | None) -> Memory:
-        """Give a memory its full time again, in every copy."""
-        seconds = ttl or self.policy.ttl
-        if seconds is None:
-            raise InvalidInputError(
-                "the hive has no ttl; say how many seconds the memory should live", field="ttl"
-            )
-        holder = self.members.holder(memory_id) or self.members.registers
-        memory = self.changed_at(holder, lambda bank: bank.revise(memory_id, ttl=seconds))
-        if memory.status == "expired":
-            memory = self.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "refreshed"))
-        return memory
-
     # The hive as one replica
-
-    def versions(self) -> dict[str, int]:
-        """Per actor, up to where nothing is missing in the hive as a whole."""
-        return self.seen_by_members().vector()
-
-    def scattered(self) -> dict[str, list[int]]:
-        """Per actor, events beyond a gap."""
-        whole = self.seen_by_members()
-        beyond = whole.minus(Versions.contiguous(whole.vector()))
-        found: dict[str, list[int]] = {}
-        for actor, counter in beyond.dots():
-            found.setdefault(actor, []).append(counter)
-        return found
 
     def seen_by_members(self) -> Versions:
         """The events that any member has seen, here or elsewhere; a silent member counts as having seen none."""
