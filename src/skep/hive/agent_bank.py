@@ -18,6 +18,7 @@ from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
 from skep.bank.read import Page, every
 from skep.bank.write import ON_CONFLICT, clean_items, fields_of
+from skep.confidence import said
 from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
 from skep.filters import Filter, checked_filter
@@ -258,7 +259,8 @@ class AgentBank:
         """The memory in which another agent says exactly the same: one content is one memory with several witnesses."""
         for conflict in conflicts:
             known = conflict.existing
-            if known.agent != self.name and known.scope == draft.scope and _said(known) == _said(draft):
+            alike = (known.kind, known.scope) == (draft.kind, draft.scope) and said(known) == said(draft)
+            if known.agent != self.name and alike:
                 return known
         return None
 
@@ -689,11 +691,6 @@ class AgentBank:
 
 if TYPE_CHECKING:
     _promise: type[MemoryBank] = AgentBank
-
-
-def _said(memory: Memory) -> tuple[str, ...]:
-    """Kind, title and text of a memory without differences of case and spaces."""
-    return tuple(" ".join(text.casefold().split()) for text in (memory.kind, memory.title or "", memory.text))
 
 
 def _holds(bank: Bank, memory_id: str) -> bool:

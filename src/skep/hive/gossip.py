@@ -15,14 +15,13 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 import numpy as np
 
-from skep.confidence import said
+from skep.confidence import content_hash, said
 from skep.errors import InvalidInputError, SkepError, SyncError
 from skep.hive.bus.bus import Bus, safe_part
 from skep.hive.gateway import HivePolicy
@@ -166,17 +165,11 @@ def current_of(peer: Any) -> bytes:
 
     members = getattr(peer, "members", None)
     banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
-    found = {said_by(memory) for bank in banks for memory in everything(bank) if memory.status in CURRENT}
+    known = [memory for bank in banks for memory in everything(bank) if memory.status in CURRENT]
     if members is not None and members.elsewhere():
-        found |= {said_by(memory) for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())}
+        known += [memory for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())]
+    found = {content_hash(said(memory), memory.kind, memory.scope) for memory in known}
     return np.array(sorted(found), "<i8").tobytes()
-
-
-def said_by(memory: Memory) -> int:
-    """A hash that is equal for memories of one kind and scope with the same words, whatever their case."""
-    scope = memory.scope
-    text = "\x1f".join(map(str, (memory.kind, scope.user, scope.project, scope.session, said(memory))))
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 F = TypeVar("F", bound=Frame)
