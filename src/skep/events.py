@@ -36,28 +36,7 @@ def order(event: Event) -> Order:
 
 def mentioned(event: Event) -> tuple[str, ...]:
     """The memories (and settings, as `setting:key`) that an event speaks of."""
-    body = event.body
-    match event.kind:
-        case "remember":
-            return (event.id,)
-        case "supersede":
-            return (body["old"], body["new"])
-        case "merge":
-            return (body["loser"], body["winner"])
-        case "link" | "unlink":
-            return (body["src"], body["dst"])
-        case "outcome":
-            return tuple(body.get("used", ()))
-        case "forget":
-            return tuple(body["memories"])
-        case "undo":
-            return tuple(body.get("mentions", ()))
-        case "setting":
-            return (f"{SETTING}{body['key']}",)
-        case "use":
-            return ()
-        case _:
-            return (body["memory"],) if "memory" in body else ()
+    return (f"{SETTING}{event.body['key']}",) if event.kind == "setting" else subjects_of(event)
 
 
 def merge_body(loser: Memory, winner: str) -> dict[str, Any]:

@@ -162,19 +162,13 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         partial: Only check what is there; None clears a field.
     """
     body: dict[str, Any] = {}
-    for key, check, limit in _checks_of(given, partial=partial):
+    checks = _REVISE_CHECKS if partial else _CHECKS
+    refuse_unknown(given, checks)
+    for key, check in checks.items():
+        if key not in given:
+            continue
         value = given[key]
-        if (  # as nearly all are: nothing to take out, and nothing that its check would refuse
-            limit
-            and isinstance(value, str)
-            and value.isprintable()
-            and "<" not in value
-            and "&" not in value
-            and len(value) <= getattr(settings, limit)
-            and value.strip()
-        ):
-            body[key] = value
-        elif value is None and partial and key in CLEARED:
+        if value is None and partial and key in CLEARED:
             body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
         elif value is not None or partial or key == "text":
             body[key] = check(key, value, settings)
@@ -185,13 +179,6 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
     if "valid_to" in body:
         refuse_inverted(body.get("valid_from"), body["valid_to"])
     return body
-
-
-def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Check, str]]:
-    """The checks of these keys, in the order of the body, and the setting that limits the length of a text."""
-    checks = _REVISE_CHECKS if partial else _CHECKS
-    refuse_unknown(given, checks)
-    return [(key, check, _LIMITS.get(check, "")) for key, check in checks.items() if key in given]
 
 
 def refuse_inverted(
@@ -592,7 +579,6 @@ _CHECKS: dict[str, Check] = {
     "metadata": _metadata,
     "key": _key,
 }
-_LIMITS: dict[Check, str] = {_text: "text_limit", _title: "title_limit", _label: "label_limit"}
 REMEMBER_KEYS = tuple(_CHECKS)
 _REVISE_CHECKS = {key: _CHECKS[key] for key in REVISABLE}
 

@@ -161,7 +161,7 @@ def test_what_a_crash_left_of_a_forgotten_text_goes_when_the_bank_is_next_used(
 def test_the_copy_that_was_kept_before_a_migration_is_reached_too(tmp_path: Path, bank_path: Path) -> None:
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         memory = bank.remember(f"the code is {SECRET}").memory
-    make_older(bank_path, 1)
+    make_older(bank_path, 7)
 
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         assert SECRET.encode() in bank_path.with_name(f"bank.skep.before-v{VERSION}").read_bytes()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -175,8 +175,14 @@ class OpenBank:
         """True if a read may show an event: only if it may show every memory the event speaks of."""
         if sees is None:
             return True
-        found = [self._engine.get(subject) for subject in mentioned(event)]
-        return bool(found) and all(memory is not None and sees(memory) for memory in found)
+        named = mentioned(event)
+        found = self._known(named)
+        return bool(named) and all(name in found and sees(found[name]) for name in named)
+
+    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        """Those of some memories that are there, by id."""
+        found = {memory_id: self._engine.get(memory_id) for memory_id in memory_ids}
+        return {memory_id: memory for memory_id, memory in found.items() if memory is not None}
 
     def _write(self, body: Body, reason: str | None = None) -> Event:
         """Write one event, with the reason that the caller gave."""

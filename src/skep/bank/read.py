@@ -28,7 +28,7 @@ from skep.validation import (
 if TYPE_CHECKING:
     from random import Random
 
-    from skep.bank.memory_bank import ExpandOptions
+    from skep.bank.memory_bank import ExpandOptions, MemoryBank
     from skep.retrieval.recall_config import Expand, RecallConfig
 
 
@@ -53,6 +53,16 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     def _repr_html_(self) -> str:
         rows = [(m.text, m.kind, m.status, f"{m.created:%Y-%m-%d}", m.id) for m in self.memories]
         return html_table(f"{len(self)} memories", ("memory", "kind", "status", "learnt", "id"), rows)
+
+
+def every(bank: MemoryBank, **conditions: Any) -> Iterator[Memory]:
+    """Every memory that meets the conditions of `find`, newest first."""
+    cursor: str | None = None
+    while True:
+        page = bank.find(**conditions, limit=1000, cursor=cursor)
+        yield from page
+        if (cursor := page.cursor) is None:
+            return
 
 
 class ReadVerbs(OpenBank):

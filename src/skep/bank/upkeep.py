@@ -191,16 +191,9 @@ class UpkeepVerbs(OpenBank):
         from skep.lifecycle.learn import outcome_of
 
         sees = self._sees(scope, include_shared)
-        log = self._engine.log
         if memory_id is not None:
             self._seen(memory_id, sees)
-        events = log.outcomes() if memory_id is None else log.of(memory_id)
-        undone = voided(events)
-        return [
-            outcome_of(event)
-            for event in events
-            if event.kind == "outcome" and event.id not in undone and self._shown(event, sees)
-        ]
+        return [outcome_of(event) for event in self._outcome_events(memory_id) if self._shown(event, sees)]
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
         """Counts of outcomes: all, by success, by domain and by kind of task; with a scope, of that scope.
@@ -217,8 +210,7 @@ class UpkeepVerbs(OpenBank):
                 counts.update(event.body["redacted"])
         return dict(sorted(counts.items()))
 
-    @staticmethod
-    def _tallied(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    def _tallied(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         by_domain: dict[str, list[int]] = {}
         by_type: dict[str, list[int]] = {}
         for outcome in outcomes:
@@ -243,14 +235,16 @@ class UpkeepVerbs(OpenBank):
         sees = self._sees(scope, include_shared)
         if sees is None:
             return found
-        memories = {effect.memory: self._engine.get(effect.memory) for effect in found}
-        return [
-            effect for effect in found if (memory := memories[effect.memory]) is not None and sees(memory)
-        ]
+        memories = self._known(effect.memory for effect in found)
+        return [one for one in found if one.memory in memories and sees(memories[one.memory])]
 
-    def _outcome_events(self) -> Sequence[Event]:
-        """Every outcome that was not undone, oldest first."""
-        return self._engine.log.outcomes()
+    def _outcome_events(self, memory_id: str | None = None) -> Sequence[Event]:
+        """Every outcome (in which a memory was used, if one is named) that was not undone, oldest first."""
+        if memory_id is None:
+            return self._engine.log.outcomes()
+        events = self._engine.log.of(memory_id)
+        undone = voided(events)
+        return [event for event in events if event.kind == "outcome" and event.id not in undone]
 
     def search_memory(
         self,

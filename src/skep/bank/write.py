@@ -470,12 +470,10 @@ class LinkVerbs(OpenBank):
         distance, crossed = graph.walk(
             [memory_id], self._links_within(sees), rel=rel, direction=direction, depth=depth
         )
-        found = {i: self._engine.get(i) for i in distance if i != memory_id}
-        return Graph(
-            memories={i: m for i, m in found.items() if m is not None},
-            links=tuple(crossed),
-            dangling=tuple(i for i, m in found.items() if m is None),
-        )
+        others = [name for name in distance if name != memory_id]
+        found = self._known(others)
+        dangling = tuple(name for name in others if name not in found)
+        return Graph(memories=found, links=tuple(crossed), dangling=dangling)
 
     def subgraph(
         self,
@@ -491,7 +489,9 @@ class LinkVerbs(OpenBank):
         for memory_id in ids:
             self._seen(memory_id, sees)
         depth = clean_count("depth", depth, 0, 100)
-        return graph.graph_of(ids, self._links_within(sees), self._engine.get, depth=depth)
+        return graph.graph_of(
+            ids, self._links_within(sees), lambda name: self._known([name]).get(name), depth=depth
+        )
 
     def path(
         self,
@@ -527,8 +527,3 @@ class LinkVerbs(OpenBank):
 
     def _links_of(self, memory_id: str, rel: str | None, direction: Direction) -> list[Link]:
         return self._engine.links(memory_id, rel=rel, direction=direction)
-
-    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
-        """Those of the memories that are there, by id."""
-        found = {memory_id: self._engine.get(memory_id) for memory_id in memory_ids}
-        return {memory_id: memory for memory_id, memory in found.items() if memory is not None}

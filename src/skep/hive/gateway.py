@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -296,8 +295,6 @@ class RateLimit:
         return allowed
 
 
-KEPT = 1000
-"""Decisions remembered for `status`."""
 SURE = 0.5
 """Confidence from which a contradiction counts."""
 
@@ -308,15 +305,6 @@ class Decides(Protocol):
     def decide(self, memory: Memory, standing: Standing) -> Decision:
         """Rejected, quarantined or promoted."""
         ...
-
-
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision of the gateway."""
-
-    agent: str
-    text: str
-    decision: Decision
-    at: float
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,8 +336,6 @@ class Gateway:
         self._get = get
         self._limit = RateLimit(policy)
         self._lock = threading.Lock()
-        self._judged: deque[Judged] = deque(maxlen=KEPT)
-        self._counts: dict[str, int] = {}
 
     def judge(self, memory: Memory, conflicts: Iterable[Conflict] = (), *, limited: bool = True) -> Decision:
         """Decide about a memory that somebody wants to share; bulk from outside is not `limited` by rate."""
@@ -367,12 +353,7 @@ class Gateway:
                 quality=assess(memory.text, title=memory.title, domain=memory.domain),
                 conflicts=opposed,
             )
-            decision = self.rules.decide(memory, standing)
-            self._judged.append(
-                Judged(agent=agent, text=memory.text[:200], decision=decision, at=self._now())
-            )
-            self._counts[decision.verdict] = self._counts.get(decision.verdict, 0) + 1
-        return decision
+            return self.rules.decide(memory, standing)
 
     @staticmethod
     def _stands(existing: Memory, memory: Memory) -> bool:
@@ -380,14 +361,3 @@ class Gateway:
         passes, whoever wrote it, and authors may correct themselves.
         """
         return existing.agent != memory.agent and existing.confirmations > 0
-
-    def counts(self) -> dict[str, int]:
-        """The number of memories that were promoted, quarantined and rejected."""
-        with self._lock:
-            return dict(self._counts)
-
-    def judged(self, verdict: str | None = None) -> list[Judged]:
-        """The latest decisions, newest first."""
-        with self._lock:
-            found = list(self._judged)[::-1]
-        return [one for one in found if verdict is None or one.decision.verdict == verdict]

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -30,6 +30,9 @@ START_ONE = "start a server with `nats-server -js -sd FOLDER`"
 NO_ANSWER = 503
 """The server's word that nobody listens on a subject."""
 END_OF_BATCH = 204
+IN_USE = 10058
+"""A stream of that name is there with another configuration."""
+SECOND_NS = 1_000_000_000
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,14 +145,12 @@ class NatsConnection:
             future.cancel()
             raise self._unreachable(error) from error
 
-    def publish(
-        self, subject: str, data: bytes, *, reply: str = "", headers: Mapping[str, str] | None = None
-    ) -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         """Send a message and wait for nothing."""
-        self._loop.call_soon_threadsafe(self._send, subject, data, reply, dict(headers) if headers else None)
+        self._loop.call_soon_threadsafe(self._send, subject, data)
 
-    def _send(self, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
-        task = self._loop.create_task(self._client.publish(subject, data, reply=reply, headers=headers))
+    def _send(self, subject: str, data: bytes) -> None:
+        task = self._loop.create_task(self._client.publish(subject, data))
         task.add_done_callback(self._sent)
 
     def _sent(self, task: asyncio.Task[None]) -> None:
@@ -174,20 +175,16 @@ class NatsConnection:
         data: bytes = b"",
         *,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
     ) -> Told:
         """One question, one answer."""
-        wait = self.timeout if timeout is None else timeout
-        return self.call(self._asked(subject, data, headers, wait), wait + 1.0)
+        return self.call(self._asked(subject, data, headers), self.timeout + 1.0)
 
-    async def _asked(
-        self, subject: str, data: bytes, headers: Mapping[str, str] | None, timeout: float
-    ) -> Told:
+    async def _asked(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> Told:
         nats = _library()
 
         try:
             message = await self._client.request(
-                subject, data, timeout=timeout, headers=dict(headers) if headers else None
+                subject, data, timeout=self.timeout, headers=dict(headers) if headers else None
             )
         except nats.errors.NoRespondersError:
             return Told(subject=subject, data=b"", headers={"Status": str(NO_ANSWER)})
@@ -200,7 +197,7 @@ class NatsConnection:
         return self.call(self._asked_all(questions), self.timeout + 1.0)
 
     async def _asked_all(self, questions: list[tuple[str, bytes, dict[str, str]]]) -> list[Told]:
-        return list(await asyncio.gather(*(self._asked(*one, self.timeout) for one in questions)))
+        return list(await asyncio.gather(*(self._asked(*one) for one in questions)))
 
     def collect(self, subject: str, data: bytes, done: Callable[[Told], bool], wait: float) -> list[Told]:
         """Ask once and take answers until one says that it is the last, or `wait` seconds have passed."""
@@ -232,15 +229,9 @@ class NatsConnection:
             raise self._unreachable(error) from error
         return found
 
-    def subscribe(
-        self, subject: str, heard: Callable[[Told], None], *, queue: str = ""
-    ) -> Callable[[], None]:
-        """Call `heard`, which must be quick, for each message; what is returned ends it.
-
-        Args:
-            subject: What is listened to.
-            heard: Called in the thread of the connection.
-            queue: Of all subscriptions with the same name, one gets a message.
+    def subscribe(self, subject: str, heard: Callable[[Told], None]) -> Callable[[], None]:
+        """Call `heard`, which must be quick, for each message, in the thread of the connection; what is returned ends
+        it.
         """
 
         async def handler(message: Any) -> None:
@@ -250,7 +241,7 @@ class NatsConnection:
                 logger.exception("a message on %s could not be dealt with", message.subject)
 
         async def begin() -> Any:
-            return await self._client.subscribe(subject, queue=queue, cb=handler)
+            return await self._client.subscribe(subject, cb=handler)
 
         subscription = self.call(begin())
 
@@ -264,6 +255,16 @@ class NatsConnection:
         """A call of JetStream's API, such as `STREAM.INFO.name`; its refusal is a `StreamError`."""
         told = self.ask(f"$JS.API.{verb}", msgspec.json.encode(given or {}))
         return self.answered(told)
+
+    def make_stream(self, name: str, subjects: Sequence[str], **config: Any) -> None:
+        """Make a stream in files on the server; one that is there is used as it is."""
+        fixed = {"name": name, "subjects": list(subjects), "retention": "limits", "storage": "file"}
+        window = {"duplicate_window": 120 * SECOND_NS}
+        try:
+            self.jetstream(f"STREAM.CREATE.{name}", {**fixed, **window, **config})
+        except StreamError as error:
+            if error.code != IN_USE:  # made before, or by somebody else at the same moment
+                raise
 
     def answered(self, told: Told) -> dict[str, Any]:
         """The answer of JetStream, or its refusal as an error."""

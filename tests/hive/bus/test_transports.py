@@ -12,7 +12,6 @@ import pytest
 from tests.hub.nats_server import free_port
 
 from skep.errors import ConfigError, HubAwayError
-from skep.hive.bus.bus import StreamConfig
 from skep.hive.bus.bus_urls import bus_problem, open_bus
 from skep.hive.bus.redis_bus import RedisBus
 from skep.hive.bus.zenoh_bus import ZenohBus
@@ -37,12 +36,10 @@ def test_a_wrong_address_is_refused_in_words(address: str, said: str) -> None:
         open_bus(address)
 
 
-def test_a_bus_that_keeps_no_streams_says_so(redis_url: str) -> None:
+def test_a_bus_that_keeps_nothing_says_so(redis_url: str) -> None:
     bus = RedisBus(redis_url, "ana")
-    with pytest.raises(ConfigError, match="keeps no streams"):
-        bus.add_stream("feed", StreamConfig(subjects=("feed",)))
-    with pytest.raises(ConfigError, match="keeps no streams"):
-        bus.consumer("feed", "c")
+    with pytest.raises(ConfigError, match="use one of NATS"):
+        bus.follow("c")
     bus.close()
 
 

@@ -1,7 +1,7 @@
 """ZenohBus (`bus: zenoh://host:7447`): members in any process talk through a Zenoh router, over TCP or QUIC.
 
 `zenoh://` is TCP. `zenoh+quic://` is QUIC, for which the router needs a certificate, and `?ca=FILE` names the one to
-trust. It keeps no streams. Opened by `bus_urls`.
+trust. It keeps nothing. Opened by `bus_urls`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,5 @@ class ZenohPipe:
 class ZenohBus(MemberBus):
     """A bus through a Zenoh router."""
 
-    def __init__(
-        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
-    ) -> None:
-        super().__init__(member, NetworkSwitchboard(ZenohPipe(url), capability=capability, patience=patience))
+    def __init__(self, url: str, member: str = "", *, capability: Pass | None = None) -> None:
+        super().__init__(member, NetworkSwitchboard(ZenohPipe(url), capability=capability))
