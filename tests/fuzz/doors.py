@@ -20,6 +20,7 @@ from unittest import mock
 
 import msgspec
 from tests.fuzz.inputs import damaged, json_of, text_of, value_of
+from tests.fuzz.web import META, Web
 
 from skep.bank.bank import Bank
 from skep.cli import app as cli
@@ -81,18 +82,7 @@ class Doors:
             bank.link(self.ids[0], self.ids[1])
         self.banks = Banks(str(self.path), environ={}, start=folder)
         self.server: Server = build_server("full", self.banks, version="1")
-        self.tools = [
-            "remember",
-            "recall",
-            "get",
-            "find",
-            "revise",
-            "forget",
-            "link",
-            "history",
-            "stats",
-            "report_outcome",
-        ]
+        self.tools = sorted(self.server.registry.tools)
         self.doors: dict[str, Callable[[Random], int]] = {
             "cli": self.cli,
             "mcp": self.mcp,
@@ -101,17 +91,32 @@ class Doors:
             "events": self.events,
             "recall": self.recall,
             "hooks": self.hooks,
+            "http": self.http,
+            "mcp_http": self.mcp_http,
         }
+        self._web: Web | None = None
 
     def close(self) -> None:
         """Close what is open, and look whether the bank is whole."""
         self.banks.close()
-        with Bank.open(self.path) as bank:
-            wrong = [
-                one for one in bank.doctor(deep=True) if one.level == "error" and one.check != "recall config"
-            ]
-        if wrong:
-            raise Broken(f"the bank is damaged: {wrong}")
+        paths = [self.path]
+        if self._web is not None:
+            self._web.close()
+            paths.append(self._web.path)
+        for path in paths:
+            with Bank.open(path) as bank:
+                wrong = [
+                    one for one in bank.doctor(deep=True) if one.level == "error" and one.check != "recall config"
+                ]
+            if wrong:
+                raise Broken(f"{path.name} is damaged: {wrong}")
+
+    @property
+    def web(self) -> Web:
+        """The server, started when it is first asked."""
+        if self._web is None:
+            self._web = Web(self.folder, TEXTS)
+        return self._web
 
     def run(self, door: str, seed: int) -> None:
         """One input at one door."""
@@ -167,24 +172,23 @@ class Doors:
             raise Broken(f"{words!r} wrote, and only reads")
         return sum(map(len, words))
 
+    def frame(self, rng: Random, number: int) -> bytes:
+        """A message of MCP, mostly a whole call with arguments that its tool takes."""
+        if rng.random() < 0.2:
+            return json_of(rng, value_of(rng))
+        named: Any = rng.choice(self.tools) if rng.random() < 0.9 else text_of(rng, 30)
+        schema = self.server.registry.tools[named].schema if named in self.tools else {}
+        arguments: Any = self.web.fitting(rng, schema, schema.get("$defs", {}))
+        params = {"name": named, "arguments": arguments if rng.random() < 0.9 else value_of(rng)}
+        if rng.random() < 0.7:
+            params["_meta"] = META
+        ids: Any = number if rng.random() < 0.8 else value_of(rng, 1)
+        method = rng.choice(("tools/call", "tools/call", "tools/list", "prompts/get", "resources/read", "ping"))
+        return json_of(rng, {"jsonrpc": "2.0", "id": ids, "method": method, "params": params})
+
     def mcp(self, rng: Random) -> int:
         """Frames on standard input, some of them whole calls."""
-        frames: list[bytes] = []
-        for number in range(rng.randrange(1, 4)):
-            if rng.random() < 0.3:
-                frames.append(json_of(rng, value_of(rng)))
-                continue
-            named: Any = rng.choice(self.tools) if rng.random() < 0.9 else text_of(rng, 30)
-            arguments: Any = {"text": self.words(rng), "query": self.words(rng), "id": self.words(rng)}
-            more = value_of(rng, 2)
-            arguments |= more if isinstance(more, dict) else {}
-            params = {"name": named, "arguments": arguments if rng.random() < 0.8 else value_of(rng)}
-            ids: Any = number if rng.random() < 0.8 else value_of(rng, 1)
-            method = rng.choice(
-                ("tools/call", "tools/call", "tools/list", "prompts/get", "resources/read", "ping")
-            )
-            frames.append(json_of(rng, {"jsonrpc": "2.0", "id": ids, "method": method, "params": params}))
-        data, out = b"\n".join(frames), io.BytesIO()
+        data, out = b"\n".join(self.frame(rng, number) for number in range(rng.randrange(1, 4))), io.BytesIO()
         Connection(self.server, io.BytesIO(data), out).run()
         for line in out.getvalue().splitlines():
             answer = json.loads(line)
@@ -289,6 +293,14 @@ class Doors:
         if self.stored() != before:
             raise Broken(f"recall of {query[:200]!r} wrote")
         return len(query)
+
+    def http(self, rng: Random) -> int:
+        """A request to the HTTP API."""
+        return self.web.api(rng)
+
+    def mcp_http(self, rng: Random) -> int:
+        """A message to MCP over HTTP."""
+        return self.web.mcp(rng, self.frame(rng, 1))
 
     def hooks(self, rng: Random) -> int:
         """A prompt of a coding agent."""
