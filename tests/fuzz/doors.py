@@ -29,6 +29,7 @@ from skep.events import BODIES, Event
 from skep.hive.hive_manifest import parse
 from skep.integrations.hooks import prompted
 from skep.integrations.importers.registry import SOURCES, import_items, read
+from skep.server.mcp.render import PROMPTS, RESOURCES
 from skep.server.mcp.session import Server
 from skep.server.mcp.start import Banks
 from skep.server.mcp.stdio import Connection
@@ -106,7 +107,9 @@ class Doors:
         for path in paths:
             with Bank.open(path) as bank:
                 wrong = [
-                    one for one in bank.doctor(deep=True) if one.level == "error" and one.check != "recall config"
+                    one
+                    for one in bank.doctor(deep=True)
+                    if one.level == "error" and one.check != "recall config"
                 ]
             if wrong:
                 raise Broken(f"{path.name} is damaged: {wrong}")
@@ -172,23 +175,42 @@ class Doors:
             raise Broken(f"{words!r} wrote, and only reads")
         return sum(map(len, words))
 
-    def frame(self, rng: Random, number: int) -> bytes:
-        """A message of MCP, mostly a whole call with arguments that its tool takes."""
-        if rng.random() < 0.2:
-            return json_of(rng, value_of(rng))
-        named: Any = rng.choice(self.tools) if rng.random() < 0.9 else text_of(rng, 30)
-        schema = self.server.registry.tools[named].schema if named in self.tools else {}
-        arguments: Any = self.web.fitting(rng, schema, schema.get("$defs", {}))
-        params = {"name": named, "arguments": arguments if rng.random() < 0.9 else value_of(rng)}
-        if rng.random() < 0.7:
+    def frame(self, rng: Random, number: int, *, meta: bool) -> tuple[Any, bytes]:
+        """A message of MCP, mostly a whole call with arguments that its tool takes; and its bytes, mostly whole."""
+        if rng.random() < 0.1:
+            return {}, json_of(rng, value_of(rng))
+        method = rng.choice(
+            ("tools/call", "tools/call", "tools/call", "tools/list", "prompts/get", "resources/read")
+        )
+        params: dict[str, Any] = {}
+        if method == "tools/call":
+            named = rng.choice(self.tools) if rng.random() < 0.95 else text_of(rng, 30)
+            schema = self.server.registry.tools[named].schema if named in self.tools else {}
+            arguments = self.web.fitting(rng, schema, schema.get("$defs", {}))
+            params = {"name": named, "arguments": arguments if rng.random() < 0.9 else value_of(rng)}
+        elif method == "prompts/get":
+            params = {
+                "name": rng.choice((*(one.name for one in PROMPTS), text_of(rng, 30))),
+                "arguments": value_of(rng),
+            }
+        elif method == "resources/read":
+            uri = rng.choice(RESOURCES).uri.replace("{id}", self.words(rng))
+            params = {"uri": uri if rng.random() < 0.9 else text_of(rng, 60)}
+        if meta:
             params["_meta"] = META
         ids: Any = number if rng.random() < 0.8 else value_of(rng, 1)
-        method = rng.choice(("tools/call", "tools/call", "tools/list", "prompts/get", "resources/read", "ping"))
-        return json_of(rng, {"jsonrpc": "2.0", "id": ids, "method": method, "params": params})
+        method = rng.choice(
+            ("tools/call", "tools/call", "tools/list", "prompts/get", "resources/read", "ping")
+        )
+        asked = {"jsonrpc": "2.0", "id": ids, "method": method, "params": params}
+        return asked, json_of(rng, asked, 0.15)
 
     def mcp(self, rng: Random) -> int:
         """Frames on standard input, some of them whole calls."""
-        data, out = b"\n".join(self.frame(rng, number) for number in range(rng.randrange(1, 4))), io.BytesIO()
+        frames = [
+            self.frame(rng, number, meta=rng.random() < 0.9)[1] for number in range(rng.randrange(1, 4))
+        ]
+        data, out = b"\n".join(frames), io.BytesIO()
         Connection(self.server, io.BytesIO(data), out).run()
         for line in out.getvalue().splitlines():
             answer = json.loads(line)
@@ -300,7 +322,10 @@ class Doors:
 
     def mcp_http(self, rng: Random) -> int:
         """A message to MCP over HTTP."""
-        return self.web.mcp(rng, self.frame(rng, 1))
+        stateless = rng.random() < 0.5
+        return self.web.mcp(
+            rng, *self.frame(rng, rng.randrange(1 << 30), meta=stateless), stateless=stateless
+        )
 
     def hooks(self, rng: Random) -> int:
         """A prompt of a coding agent."""
