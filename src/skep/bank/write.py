@@ -366,7 +366,9 @@ class WriteVerbs(OpenBank):
         self._write(Evidence(memory=memory_id, sources=names, counts=None if counts == names else counts))
         return self._engine.memory(memory_id)
 
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
         """Erase memories for good, from rows, log, words, vectors, segments and the backups this bank made.
 
         Replicas erase them too when they next sync. Nothing brings them back.
@@ -375,14 +377,21 @@ class WriteVerbs(OpenBank):
         nor who confirmed, disputed or changed them, nor what supported them. What also speaks of something else stays
         there: the task of an outcome in which they were used, links and their ends, what they were merged with and the
         evidence that went over, and who forgot them.
+
+        Args:
+            memory_ids: Those that must go.
+            dry_run: Only say what would go.
+            derived: Erase also what may repeat them: facts, summaries and procedures that were derived from them, and
+                copies that were merged with them. Without it the receipt names those, and they stay.
         """
         ids = clean_ids("memory_ids", memory_ids)
         clean_flag("dry_run", dry_run)
+        clean_flag("derived", derived)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory", field="memory_ids")
         from skep.engine.engine import forget
 
-        return forget(self._engine, ids, dry_run=dry_run)
+        return forget(self._engine, ids, dry_run=dry_run, derived=derived)
 
 
 def clean_items(items: Any) -> Iterable[Any]:
