@@ -79,8 +79,13 @@ class Web:
             name: "".join(c for c in value if c >= " " and c != "\x7f").strip()
             for name, value in given.items()
         }
-        self._line.request(method, path, body, given)
-        answer = self._line.getresponse()
+        try:
+            self._line.request(method, path, body, given)
+            answer = self._line.getresponse()
+        except (ConnectionError, http.client.HTTPException):  # the server lets go of a line that was idle
+            self._line.close()
+            self._line.request(method, path, body, given)
+            answer = self._line.getresponse()
         session = answer.headers.get("mcp-session-id", "")
         if answer.headers.get("content-type", "").startswith("text/event-stream"):
             self._line.close()
