@@ -41,6 +41,7 @@ from skep.validation import (
     clean_number,
     clean_sources,
     clean_text,
+    is_blank,
     public_text,
     refuse_inverted,
     refuse_unknown,
@@ -138,7 +139,7 @@ class WriteVerbs(OpenBank):
             "domain": domain,
             "agent": agent,
             "scope": scope,
-            "tags": tags or None,
+            "tags": None if is_blank(tags) else tags,
             "source": source,
             "confidence": confidence,
             "importance": importance,
@@ -149,7 +150,7 @@ class WriteVerbs(OpenBank):
             "valid_from": valid_from,
             "valid_to": valid_to,
             "ttl": ttl,
-            "evidence": evidence or None,
+            "evidence": None if is_blank(evidence) else evidence,
             "metadata": metadata,
             "key": key,
             "contradiction_fn": contradiction_fn,
@@ -402,7 +403,10 @@ def clean_items(items: Any) -> Iterable[Any]:
             " for a single memory use `remember`",
             field="items",
         )
-    return cast("Iterable[Any]", items)
+    try:
+        return iter(cast("Iterable[Any]", items))
+    except TypeError as error:  # an array without dimensions
+        raise WrongTypeError(f"items must be a list ({error})", field="items") from None
 
 
 def fields_of(item: object) -> Mapping[str, Any]:
