@@ -12,7 +12,9 @@ def refused(text: str) -> bool:
     return chance_of_gibberish(text) >= GIBBERISH and assess(text).score < SAYS_LITTLE
 
 
-@pytest.mark.parametrize("text", ["asdf asdf", "lol yeah i guess", "stuff idk maybe whatever", "something somewhere, dunno"])
+@pytest.mark.parametrize(
+    "text", ["asdf asdf", "lol yeah i guess", "stuff idk maybe whatever", "something somewhere, dunno"]
+)
 def test_gibberish_is_refused(text: str) -> None:
     assert refused(text) or assess(text).score < PROMOTE_AT
 
