@@ -372,8 +372,12 @@ def checked(event: Event) -> Event:
         raise SyncError(
             f"{event.actor}-{event.counter} has a counter or stamp out of range; nothing was taken"
         )
-    if not isinstance(event.kind, str) or not isinstance(event.body, dict):  # pyright: ignore
-        raise SyncError(f"{event.id} has a malformed kind or body; nothing of this batch was taken")
+    named = isinstance(event.kind, str) and 1 <= len(event.kind) <= 200 and not _BAD.search(event.kind)  # pyright: ignore
+    signed = event.signature is None or (isinstance(event.signature, bytes) and len(event.signature) <= 1024)  # pyright: ignore
+    if not named or not signed or not isinstance(event.body, dict):  # pyright: ignore
+        raise SyncError(
+            f"{event.id} has a malformed kind, signature or body; nothing of this batch was taken"
+        )
     shape = BODIES.get(event.kind)
     try:
         if shape is not None:

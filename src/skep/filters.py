@@ -27,6 +27,8 @@ from skep.validation import (
     clean_tags,
     clean_text,
     clean_time,
+    is_blank,
+    listed,
     refuse_inverted,
 )
 
@@ -237,7 +239,7 @@ class Asking(msgspec.Struct, frozen=True):
         `deployed` is the config of the bank.
         """
         usual: Mapping[str, Any] = {}
-        if self.kind is None and not self.tags:  # a call that says what it wants is not narrowed
+        if self.kind is None and is_blank(self.tags):  # a call that says what it wants is not narrowed
             usual = deployed
         where = checked_filter(
             settings,
@@ -299,7 +301,7 @@ def checked_filter(
         include_shared=clean_flag("include_shared", include_shared),
         kinds=() if kind is None else _several("kind", kind, label, KINDS),
         statuses=CURRENT if status is CURRENT else _several("status", status, label, STATUSES) or CURRENT,
-        tags=_tag_groups("tags", tags, settings) if tags else (),
+        tags=() if is_blank(tags) else _tag_groups("tags", tags, settings),
         domains=() if domain is None else _several("domain", domain, label),
         agents=() if agent is None else _several("agent", agent, label),
         since=after,
@@ -365,7 +367,7 @@ def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None 
     if not isinstance(value, str | Iterable) or isinstance(value, bytes | Mapping):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
-    values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
+    values = (value,) if isinstance(value, str) else listed(name, value)
     return tuple(clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values)
 
 
@@ -376,7 +378,7 @@ def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, 
     ):
         return tuple((tag,) for tag in clean_tags(field, value, settings))
     groups: dict[tuple[str, ...], None] = {}
-    for each in cast("Iterable[Any]", value):
+    for each in listed(field, value):
         if isinstance(each, _GROUPS):
             group = clean_tags(field, sorted(each, key=str), settings)  # pyright: ignore
             if not group:

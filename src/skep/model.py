@@ -449,8 +449,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     event: str | None = None
     dry_run: bool = False
     derived: tuple[str, ...] = ()
-    """Memories that were derived from what was erased and may repeat it; now marked stale."""
+    """Memories that were derived from what was erased and may repeat it; now stale. `derived=True` erases them too."""
     copies: tuple[str, ...] = ()
-    """Memories that were merged with what was erased and say the same; forget them too if they must go."""
+    """Memories that were merged with what was erased and say the same; `derived=True` erases them too."""
     unreached: tuple[str, ...] = ()
     """Places that could not be cleaned yet, why, and what to do: copies, and the write-ahead log under a reader."""

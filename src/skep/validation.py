@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -250,7 +250,7 @@ def clean_line(field: str, value: object, limit: int) -> str:
 def public_text(field: str, value: object, limit: int) -> str:
     """A text without what is marked as private, if something is left of it."""
     if (
-        isinstance(value, str)
+        type(value) is str
         and value.isprintable()
         and "<" not in value
         and "&" not in value
@@ -352,12 +352,28 @@ def clean_ids(field: str, value: object) -> tuple[str, ...]:
         raise WrongTypeError(
             f"{field} must be an id or a list of ids, got {type(cast('object', value)).__name__}", field=field
         )
-    return tuple(dict.fromkeys(clean_id(one, field) for one in cast("Iterable[object]", value)))
+    return tuple(dict.fromkeys(clean_id(one, field) for one in listed(field, value)))
+
+
+def listed(field: str, value: Any) -> tuple[Any, ...]:
+    """What stands in a list, or in something that says it is one."""
+    try:
+        return tuple(value)
+    except TypeError as error:  # an array without dimensions
+        raise WrongTypeError(f"{field} must be a list ({error})", field=field) from None
+
+
+def is_blank(value: object) -> bool:
+    """True for None, an empty text and an empty list or array: nothing was given."""
+    try:
+        return value is None or (isinstance(value, Sized) and not len(value))
+    except TypeError:  # an array without dimensions
+        return False
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:
     """A text to look for, or None for an empty one. A blank one stays: it holds no word that could be found."""
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value):
         return None
     return value if isinstance(value, str) and not value.strip() else clean_text(field, value, limit)
 
@@ -465,7 +481,7 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
     ):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
-    given: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    given = listed(field, value)
     tags = tuple(dict.fromkeys([public_line(field, tag, settings.label_limit) for tag in given]))
     if len(tags) > most:
         raise OutOfRangeError(
@@ -530,7 +546,7 @@ def _unit(field: str, value: Any, _settings: Settings) -> float:
 
 
 def _polarity(field: str, value: Any, _settings: Settings) -> int:
-    if isinstance(value, bool) or value not in (-1, 0, 1):
+    if isinstance(value, bool) or clean_number(field, value, -1e308, 1e308) not in (-1, 0, 1):
         raise OutOfRangeError(f"{field} must be -1, 0 or 1, got {value!r}", field=field)
     return int(value)
 

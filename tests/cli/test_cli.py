@@ -142,6 +142,21 @@ def test_every_verb_works_from_the_shell(run: Any, tmp_path: Path) -> None:
     assert "embedded" in run("reembed").stdout
 
 
+def test_forget_names_what_may_repeat_it_and_erases_that_too_when_asked(run: Any, bank_path: Path) -> None:
+    a = run("add", "the door code is 4711").stdout.strip()
+    b = run("add", "to open the door type 4711").stdout.strip()
+    c = run("add", "code of the door: 4711", "--on-conflict", "ignore").stdout.strip()
+    run("link", b, a, "--rel", "derived_from")
+    with Bank.open(bank_path) as bank:
+        bank.merge(c, a)
+
+    told = run("forget", a, "--dry-run").stderr
+    assert f"{b} (--derived erases it too)" in told
+    assert f"merged with it and says the same: {c}" in told
+    assert "erased" in run("forget", a, "--yes", "--derived").stdout
+    assert run("list", "--status", "all", code=3).stdout == ""
+
+
 def test_errors_are_one_line_and_exit_code_one(bank_path: Path) -> None:
     def shell(*args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -18,6 +18,7 @@ from http_server import Running
 from skep import Bank
 from skep.bank.memory_bank import MemoryBank
 from skep.client.verb_table import LOCAL, verbs
+from skep.server.serve_process import listener
 
 
 @pytest.fixture(scope="module")
@@ -278,3 +279,10 @@ def test_a_request_that_comes_too_slowly_is_ended_and_holds_nobody_up(
         assert server.verb("versions")[0] == 200
         slow.settimeout(30)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_answers_leave_at_once_and_wait_for_no_acknowledgement() -> None:
+    with listener("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
+        taken, _ = bound.accept()
+        with taken:
+            assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -272,6 +272,16 @@ def test_forget_erases_and_a_dry_run_does_not(agent: Client) -> None:
     assert "4711" not in agent.text("recall", query="door code")
 
 
+def test_forget_names_what_may_repeat_it_and_erases_that_too_when_asked(agent: Client) -> None:
+    known = id_in(agent.text("remember", text="The door code is 4711"))
+    learnt = id_in(agent.text("remember", text="To open the door, type 4711", kind="procedure"))
+    agent.text("link", src=learnt, dst=known, rel="derived_from")
+
+    assert f"may still say the same: [{learnt}]; derived=true" in agent.text("forget", ids=[known])
+    agent.text("forget", ids=[known], derived=True)
+    assert "4711" not in agent.text("recall", query="door code")
+
+
 def test_history_undo_and_restore(agent: Client) -> None:
     known = id_in(agent.text("remember", text="Ana lives in Rome"))
     agent.text("revise", id=known, text="Ana lives in Oslo")

@@ -251,8 +251,10 @@ class AsyncBank:
     async def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         return await self._run(self._bank.support, memory_id, sources)
 
-    async def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
-        return await self._run(self._bank.forget, memory_ids, dry_run=dry_run)
+    async def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
+        return await self._run(self._bank.forget, memory_ids, dry_run=dry_run, derived=derived)
 
     async def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
         return await self._run(self._bank.link, src, dst, rel, strength)

@@ -143,7 +143,7 @@ class UpkeepVerbs(OpenBank):
         return learn(
             self._engine,
             public_text("task", task, limit),
-            success=success,
+            success=success if isinstance(success, bool) else float(success),
             used=clean_ids("used", used),
             metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
             task_type=None if task_type is None else public_text("task_type", task_type, 500),

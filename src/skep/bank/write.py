@@ -41,6 +41,7 @@ from skep.validation import (
     clean_number,
     clean_sources,
     clean_text,
+    is_blank,
     public_text,
     refuse_inverted,
     refuse_unknown,
@@ -138,7 +139,7 @@ class WriteVerbs(OpenBank):
             "domain": domain,
             "agent": agent,
             "scope": scope,
-            "tags": tags or None,
+            "tags": None if is_blank(tags) else tags,
             "source": source,
             "confidence": confidence,
             "importance": importance,
@@ -149,7 +150,7 @@ class WriteVerbs(OpenBank):
             "valid_from": valid_from,
             "valid_to": valid_to,
             "ttl": ttl,
-            "evidence": evidence or None,
+            "evidence": None if is_blank(evidence) else evidence,
             "metadata": metadata,
             "key": key,
             "contradiction_fn": contradiction_fn,
@@ -366,7 +367,9 @@ class WriteVerbs(OpenBank):
         self._write(Evidence(memory=memory_id, sources=names, counts=None if counts == names else counts))
         return self._engine.memory(memory_id)
 
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
         """Erase memories for good, from rows, log, words, vectors, segments and the backups this bank made.
 
         Replicas erase them too when they next sync. Nothing brings them back.
@@ -375,14 +378,21 @@ class WriteVerbs(OpenBank):
         nor who confirmed, disputed or changed them, nor what supported them. What also speaks of something else stays
         there: the task of an outcome in which they were used, links and their ends, what they were merged with and the
         evidence that went over, and who forgot them.
+
+        Args:
+            memory_ids: Those that must go.
+            dry_run: Only say what would go.
+            derived: Erase also what may repeat them: facts, summaries and procedures that were derived from them, and
+                copies that were merged with them. Without it the receipt names those, and they stay.
         """
         ids = clean_ids("memory_ids", memory_ids)
         clean_flag("dry_run", dry_run)
+        clean_flag("derived", derived)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory", field="memory_ids")
         from skep.engine.engine import forget
 
-        return forget(self._engine, ids, dry_run=dry_run)
+        return forget(self._engine, ids, dry_run=dry_run, derived=derived)
 
 
 def clean_items(items: Any) -> Iterable[Any]:
@@ -393,7 +403,10 @@ def clean_items(items: Any) -> Iterable[Any]:
             " for a single memory use `remember`",
             field="items",
         )
-    return cast("Iterable[Any]", items)
+    try:
+        return iter(cast("Iterable[Any]", items))
+    except TypeError as error:  # an array without dimensions
+        raise WrongTypeError(f"items must be a list ({error})", field="items") from None
 
 
 def fields_of(item: object) -> Mapping[str, Any]:

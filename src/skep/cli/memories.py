@@ -489,12 +489,14 @@ def _about(bank: Bank, subject: str) -> list[str]:
 @click.argument("memory_ids", nargs=-1)
 @click.option("--about", metavar="SUBJECT", help="Everything about this: a name, a user, a tag, a subject.")
 @click.option("--dry-run", is_flag=True, help="Say what would be erased, and erase nothing.")
+@click.option("--derived", is_flag=True, help="Also what was derived from them or merged with them.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 def forget(
     memory_ids: tuple[str, ...],
     about: str | None,
     dry_run: bool,
+    derived: bool,
     yes: bool,
     bank_path: str | None,
     as_json: bool,
@@ -521,14 +523,16 @@ def forget(
             raise click.exceptions.Exit(NOTHING_FOUND)
         if asks:
             click.confirm("Erase for good? Nothing brings it back.", abort=True, err=True)
-        receipt = bank.forget(ids, dry_run=dry_run)
+        receipt = bank.forget(ids, dry_run=dry_run, derived=derived)
     if as_json:
         print_json(receipt)
         return
     places = ", ".join(f"{place} {count}" for place, count in receipt.erased.items())
     click.echo(f"{'would erase' if dry_run else 'erased'}: {places}")
     for memory_id in receipt.derived:
-        click.echo(f"derived from it and now stale: {memory_id}", err=True)
+        click.echo(f"derived from it and now stale: {memory_id} (--derived erases it too)", err=True)
+    for memory_id in receipt.copies:
+        click.echo(f"merged with it and says the same: {memory_id} (--derived erases it too)", err=True)
     for copy in receipt.unreached:
         click.echo(f"not reached: {copy}", err=True)
 

@@ -127,7 +127,9 @@ class Client(Remote):
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         return self.call("support", locals())
 
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
         return self.call("forget", locals())
 
     def get(self, memory_id: str) -> Memory:
@@ -449,7 +451,9 @@ class AsyncClient(AsyncRemote):
     async def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         return await self.call("support", locals())
 
-    async def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+    async def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
         return await self.call("forget", locals())
 
     async def get(self, memory_id: str) -> Memory:

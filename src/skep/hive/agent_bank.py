@@ -19,6 +19,7 @@ from skep.bank.bank_file import clean_events
 from skep.bank.read import Page, every
 from skep.bank.write import ON_CONFLICT, clean_items, fields_of
 from skep.confidence import said
+from skep.engine.engine import copies_of, derived_from, repeating
 from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
 from skep.filters import Filter, checked_filter
@@ -481,15 +482,30 @@ class AgentBank:
             raise AccessError(f"{self.name} may not decide about {memory.id}, which {memory.agent} wrote")
         return self.hive.approve(proposal)
 
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
-        """Erase memories for good, from every member of the hive."""
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
+        """Erase memories for good, from every member of the hive.
+
+        With `derived`, also what was derived from them or merged with them and is this agent's to forget.
+        """
         ids = clean_ids("memory_ids", memory_ids)
-        if (
-            not dry_run and self._holding(*ids) is not self.private
-        ):  # what they replaced is passed on from here
+        private = self.private if self._holding(*ids) is self.private else None
+        links_of = self.hive.members.links_of if private is None else private.engine.links
+        if derived:
+            ids = repeating(links_of, ids, self._may_forget)
+        named, copies = derived_from(links_of, ids), copies_of(links_of, ids)
+        if private is None and not dry_run:  # what they replaced is passed on from here
             self._adopt_replaced(ids)
         with self._reaching(*ids) as bank:
-            return bank.forget(ids, dry_run=dry_run)
+            receipt = bank.forget(ids, dry_run=dry_run)
+        return msgspec.structs.replace(receipt, derived=named, copies=copies)
+
+    def _may_forget(self, memory_id: str) -> bool:
+        if self.private is not None and _holds(self.private, memory_id):
+            return True
+        found = self.hive.members.memory(memory_id)
+        return found is not None and self.hive.rights.allows(self.name, "forget", found.agent)
 
     def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
         """Link two memories, everywhere."""

@@ -38,8 +38,12 @@ TOO_LONG = 200
 _VAGUE_WORDS = """
 anything everything good it nice ok okay okey fine sure yes no nope something somehow stuff thing things
 this that these those maybe perhaps whatever etc lol hmm now thanks thank please hello hi great cool
+anyhow anyway anyways blah dunno er eh guess haha hey huh idk idc imo kinda lmao meh mhm nah nvm omg oops
+probably really someone something sometime sometimes somewhat somewhere sorta tbh thingy uh uhm um umm
+well whatnot whenever wherever whichever wow yadda yay yea yeah yep yup
 """
 _VAGUE = frozenset(_VAGUE_WORDS.split())
+_VAGUE_TERMS = _VAGUE | frozenset(terms(_VAGUE_WORDS))
 _word = re.compile(r"\w[\w'’./:@#-]*")
 _specific = re.compile(r"\d|[_/@#]|\w\.\w|[a-z][A-Z]|^[A-Z]{2,}$")
 _repeat = re.compile(r"(.)\1{4,}")
@@ -71,7 +75,7 @@ def assess(text: str, *, title: str | None = None, domain: str | None = None) ->
     True
     """
     words = _word.findall(text)
-    content = [term for term in terms(text) if term not in STOP and term not in _VAGUE]
+    content = [term for term in terms(text) if term not in STOP and term not in _VAGUE_TERMS]
     return Quality(
         length=_length(len(content)),
         specificity=_specificity(words),

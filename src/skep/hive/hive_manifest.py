@@ -14,9 +14,10 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
-from skep.errors import ConfigError, MissingExtraError, NotFoundError, did_you_mean
+from skep.errors import ConfigError, NotFoundError, did_you_mean
 from skep.hive.bus.bus_urls import LOCAL, bus_problem
 from skep.hive.gateway import TRUST_MAX, HivePolicy
+from skep.text.yaml_text import read_yaml
 
 Topology = Literal["single", "flat", "federated", "sharded"]
 MEMORY = "memory"
@@ -177,22 +178,9 @@ def _parsed(text: str, environ: Mapping[str, str], name: str) -> Manifest:
 
 def _read_yaml(text: str) -> Any:
     try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtraError("Reading hive.yaml", "yaml") from error
-    try:
-        # an alias may stand for a list of aliases, and so on: nine lines become a billion values
-        tokens: Iterator[Any] = cast("Any", yaml).scan(text)
-        alias = next((one for one in tokens if isinstance(one, yaml.AliasToken)), None)
-        if alias is not None:
-            line = alias.start_mark.line + 1
-            problem = f"line {line}: *{alias.value} repeats another part; write that part out instead"
-            raise ManifestError([Finding(where="syntax", problem=problem)])
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ManifestError([Finding(where="syntax", problem=" ".join(str(error).split()))]) from None
-    except RecursionError:
-        raise ManifestError([Finding(where="syntax", problem="nested too deep to be read")]) from None
+        return read_yaml(text, "Reading hive.yaml")
+    except ValueError as error:
+        raise ManifestError([Finding(where="syntax", problem=str(error))]) from None
 
 
 def _read_json(text: str) -> Any:

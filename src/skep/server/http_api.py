@@ -298,7 +298,7 @@ class Api:
                 self.questions.note(name, str(given["query"]), answer)
             if isinstance(answer, Memory) and as_of is None:
                 headers["etag"] = f'"{answer.version}"'
-            return verb.encode(check_answer(token, answer)), headers
+            return verb.encode(check_answer(token, opened, answer)), headers
 
         encoded, headers = await self._in_thread(
             work, slow=slow, limit=None if verb.writes or slow else READ_SECONDS

@@ -249,17 +249,24 @@ def forget(
     *,
     ids: Ids,
     dry_run: Annotated[bool, Meta(description="Only say what would be erased.")] = False,
+    derived: Annotated[
+        bool, Meta(description="Also what was derived from them or merged with them.")
+    ] = False,
 ) -> str:
     """Erase memories for good, from every copy; nothing brings them back. Use it when the user asks for
     something to be forgotten, or for secrets stored by mistake. For what is merely outdated use revise."""
     if not ids:
         raise ToolError("nothing to forget; pass at least one id")
-    receipt = call.bank().forget(ids, dry_run=dry_run)
+    receipt = call.bank().forget(ids, dry_run=dry_run, derived=derived)
     if not dry_run:
         touch(call, *receipt.memories)
     verb = "would erase" if receipt.dry_run else "erased"
     places = ", ".join(f"{place} {count}" for place, count in receipt.erased.items() if count)
-    return f"{verb} {ids_text(receipt.memories)}" + (f" ({places})" if places else "")
+    told = f"{verb} {ids_text(receipt.memories)}" + (f" ({places})" if places else "")
+    repeats = (*receipt.derived, *receipt.copies)
+    if repeats:
+        told += f"\nmay still say the same: {ids_text(repeats)}; derived=true erases those too"
+    return told + "".join(f"\nnot reached: {place}" for place in receipt.unreached)
 
 
 def link(
