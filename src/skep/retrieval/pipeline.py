@@ -20,7 +20,7 @@ from skep.retrieval import levels, selection
 from skep.retrieval.candidates import Call, Candidates, of_pool, rated
 from skep.retrieval.conversation import as_conversation
 from skep.retrieval.query import Query, understand
-from skep.retrieval.score import coverage
+from skep.retrieval.score import coverage, disagreement
 from skep.retrieval.succession import with_heirs
 from skep.text.unanswered_sessions import is_unanswered
 
@@ -35,11 +35,10 @@ if TYPE_CHECKING:
 
 Updates = Callable[[Candidates, Call], Candidates]
 """Puts the update of a memory in its place; `semantics` knows one, which `recall` hands in."""
-SURE = 3
-"""Both ranks within this many: never flagged."""
+DISAGREEMENT = "disagreement"
 VAIN = 0.1
 """The share of its score that a session keeps in which nobody knew the answer."""
-HIDDEN = ("level", levels.RIVAL)
+HIDDEN = ("level", levels.RIVAL, DISAGREEMENT)
 """Signals that are not shown with a hit."""
 AT_ONCE = 1000
 """Memories at the end of links that are looked up at a time."""
@@ -215,7 +214,8 @@ def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
         return found, _why_nothing(call)
     config, reason = call.config, ""
     level = levels.of(found)
-    found = replace(found, signals=found.signals | {"level": level})
+    odd = disagreement(found.words, found.cosine)
+    found = replace(found, signals=found.signals | {"level": level, DISAGREEMENT: odd})
     if config.bar != "weak":
         kept = found.take(np.flatnonzero(level >= levels.NAMES.index(config.bar)))
         reason = f"{len(found) - len(kept)} below the bar {config.bar!r}" if len(kept) < len(found) else ""
@@ -226,10 +226,10 @@ def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     kept = found.first(most)
     kept = kept.noted("limit", cut=len(found) - len(kept))
     if config.dynamic_k:
-        count = selection.dynamic_k(kept.score, factor=config.cliff, min_results=config.min_results)
+        count = selection.dynamic_k(_strengths(kept), factor=config.cliff, min_results=config.min_results)
         if count < len(kept):
             cut = len(kept) - count
-            reason = reason or f"{cut} behind a cliff in the scores"
+            reason = reason or f"{cut} behind a cliff"
             kept = kept.first(count).noted("dynamic-k", cut=cut)
     return kept, reason
 
@@ -258,21 +258,12 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
     return head.take(picked).noted(config.select, cut=len(found) - len(picked))
 
 
-def disagreement(lexical: int, semantic: int) -> float:
-    """|r_lex - r_sem| / max(r_lex, r_sem), for ranks from 1.
-
-    >>> disagreement(1, 2), disagreement(2, 20)
-    (0.5, 0.9)
-    """
-    return abs(lexical - semantic) / max(lexical, semantic)
-
-
-def disagreeing(lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = 0.7) -> list[bool]:
-    """The candidates whose ranks by words and by meaning lie far apart; never those in the top 3 of both."""
-    return [
-        max(one, other) > SURE and disagreement(one, other) > threshold
-        for one, other in zip(lexical, semantic, strict=True)
-    ]
+def _strengths(kept: Candidates) -> Floats:
+    """The values among which `dynamic_k` looks for a cliff: nearness in meaning, because ranks always lie equally far
+    apart. The score where a reranker gave it, or where a vector is missing."""
+    if "reranker" in kept.signals or "semantic" not in kept.signals or np.isnan(kept.cosine).any():
+        return kept.score
+    return kept.signals["semantic"]
 
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
@@ -282,9 +273,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     level = found.signals.get("level", np.zeros(len(found)))
     signals = {name: values.tolist() for name, values in found.signals.items() if name not in HIDDEN}
     ranks = {name: values.tolist() for name, values in found.ranks.items()}
-    odd = [False] * len(found)
-    if "lexical" in ranks and "semantic" in ranks:
-        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
+    odd = (found.signals.get(DISAGREEMENT, np.zeros(len(found))) > call.config.disagreement).tolist()
     return tuple(
         Hit(
             memory=memory,
@@ -292,7 +281,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             level=levels.NAMES[int(level[at])],
             signals={name: values[at] for name, values in signals.items()},
             ranks={name: values[at] for name, values in ranks.items()},
-            flags=_flags(memory, disagreement=odd[at], outdated=row in newer, replaces=row in heirs),
+            flags=_flags(memory, odd=odd[at], outdated=row in newer, replaces=row in heirs),
             replaced=heirs.get(row),
             updated_by=newer.get(row),
         )
@@ -319,10 +308,10 @@ def _updates_of(found: Candidates, call: Call) -> dict[int, str]:
 
 
 def _flags(
-    memory: Memory, *, disagreement: bool = False, outdated: bool = False, replaces: bool = False
+    memory: Memory, *, odd: bool = False, outdated: bool = False, replaces: bool = False
 ) -> tuple[str, ...]:
     told: Mapping[str, Any] = {
-        "disagreement": disagreement,
+        DISAGREEMENT: odd,
         "outdated": outdated,
         "replaces": replaces,
         "stale": memory.stale,

@@ -510,7 +510,10 @@ STARTERS: dict[str, dict[str, Any]] = {
         "$schema": "./collection.schema.json",
         "name": "knowledge-base",
         "description": "What these documents are about.",
-        "fields": {"title": {"type": "text"}, "category": {"type": "keyword", "filterable": True}},
+        "fields": {
+            "title": {"type": "text"},
+            "category": {"type": "keyword", "filterable": True, "from_folder": True},
+        },
         "chunking": {"strategy": "by_heading", "max_tokens": 512, "heading_level": 2},
     },
     "configs/naive.json": {
