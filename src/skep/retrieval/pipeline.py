@@ -20,7 +20,7 @@ from skep.retrieval import levels, selection
 from skep.retrieval.candidates import Call, Candidates, of_pool, rated
 from skep.retrieval.conversation import as_conversation
 from skep.retrieval.query import Query, understand
-from skep.retrieval.score import coverage, disagreement
+from skep.retrieval.score import coverage, disagreement, weighted
 from skep.retrieval.succession import with_heirs
 from skep.text.unanswered_sessions import is_unanswered
 
@@ -226,11 +226,13 @@ def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     kept = found.first(most)
     kept = kept.noted("limit", cut=len(found) - len(kept))
     if config.dynamic_k:
-        count = selection.dynamic_k(_strengths(kept), factor=config.cliff, min_results=config.min_results)
+        near = _strengths(kept, config)
+        kept = replace(kept, signals=kept.signals | {"strength": near})
+        count = selection.dynamic_k(near, factor=config.cliff, min_results=config.min_results)
         if count < len(kept):
             cut = len(kept) - count
             reason = reason or f"{cut} behind a cliff"
-            kept = kept.first(count).noted("dynamic-k", cut=cut)
+            kept = kept.first(count).noted("dynamic-k", cut=cut, note=selection.cliff_told(near, count))
     return kept, reason
 
 
@@ -258,12 +260,13 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
     return head.take(picked).noted(config.select, cut=len(found) - len(picked))
 
 
-def _strengths(kept: Candidates) -> Floats:
-    """The values among which `dynamic_k` looks for a cliff: nearness in meaning, because ranks always lie equally far
-    apart. The score where a reranker gave it, or where a vector is missing."""
-    if "reranker" in kept.signals or "semantic" not in kept.signals or np.isnan(kept.cosine).any():
+def _strengths(kept: Candidates, config: RecallConfig) -> Floats:
+    """The values among which `dynamic_k` looks for a cliff: the score, or what stands behind the ranks where ranks were
+    fused, for those always lie about equally far apart."""
+    behind = {name: kept.signals[name] for name in config.weights if name in kept.signals}
+    if config.fusion != "rrf" or "reranker" in kept.signals or not behind:
         return kept.score
-    return kept.signals["semantic"]
+    return weighted(behind, config.weights)
 
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:

@@ -100,6 +100,17 @@ def dynamic_k(values: Sequence[float] | Floats, *, factor: float = CLIFF, min_re
     return len(values)
 
 
+def cliff_told(values: Sequence[float] | Floats, kept: int) -> str:
+    """Why `dynamic_k` stopped after so many.
+
+    >>> cliff_told([0.0328, 0.0318, 0.0307, 0.0295, 0.0281, 0.0266, 0.0198], 6)
+    'the gap of 0.0068 is 5.5 times the mean of the others'
+    """
+    gaps = falls(values)
+    gap = gaps[kept - 1]
+    return f"the gap of {gap:.4f} is {gap * (len(gaps) - 1) / (sum(gaps) - gap):.1f} times the mean of the others"
+
+
 def falls(values: Sequence[float] | Floats) -> list[float]:
     """How far each value lies below the lowest before it.
 

@@ -51,7 +51,7 @@ CODES: dict[str, str] = {
     "unknown-config": "no such config",
     "unknown-collection": "no such collection",
     "cyclic-extends": "configs extend each other in a circle",
-    "detection-needs-hybrid": "distraction detection compares two rankings",
+    "detection-needs-hybrid": "distraction detection compares words and meaning",
     "min-above-max": "a minimum above its maximum",
     "filter-field-unknown": "a filter on a field that does not exist",
     "filter-field-not-filterable": "a filter on a field that is not filterable",

@@ -126,7 +126,7 @@ def looked(answer: Looked, *, curve: bool = False) -> str:
     parts = [table(("#", "score", "words", "meaning", "chunk", "flags"), rows) if rows else "no results"]
     if curve and answer.curve:
         parts.append(score_curve(answer.curve, len(answer.results)))
-    parts += [line for line in (answer.cut, answer.reason) if line]
+    parts.append(answer.reason)
     parts.append("\n".join(answer.stages))
     return "\n\n".join(part for part in parts if part)
 
@@ -142,6 +142,12 @@ def totals(overall: Overall) -> str:
         )
     if overall.abstained_wrong:
         line += f"; {overall.abstained_wrong} of {overall.answerable} with an answer left unanswered"
+    if overall.flagged:
+        flagged, wrong = overall.flagged_distractors, overall.flagged_relevant
+        line += (
+            f"; flagged: {flagged} of {overall.distractors} distractors (recall {overall.flag_recall:.2f}) and "
+            f"{wrong} relevant (precision {overall.flag_precision:.2f})"
+        )
     return line
 
 

@@ -58,7 +58,7 @@ def _config_findings(config: SearchConfig, read: Mapping[str, Sources], file: st
 
     found_by, cut = config.retrieval, config.dynamic_k
     if config.distraction_detection.enabled and found_by.method != "hybrid":
-        what = f"detection compares the ranks by words and by meaning; {found_by.method!r} has only one"
+        what = f"detection compares words and meaning; {found_by.method!r} looks at one of them"
         yield found(
             "detection-needs-hybrid",
             "distraction_detection.enabled",
