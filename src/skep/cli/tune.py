@@ -369,9 +369,8 @@ def results(folder: str, bank_path: str | None, as_json: bool) -> None:
 @group.command()
 @click.argument("config")
 @click.option("--name", help="Name of the new config; default: auto-1, auto-2, …")
-@click.option("--trials", default=300, show_default=True, help="At most so many configs are tried.")
+@click.option("--trials", default=600, show_default=True, help="At most so many configs are tried.")
 @click.option("--seconds", default=40.0, show_default=True, help="No new trial is begun after so long.")
-@click.option("--seed", default=SEED, help="Makes the search repeatable.")
 @click.option("--deploy", "and_deploy", is_flag=True, help="Deploy the result if the gate lets it pass.")
 @evals_option
 @workspace_options
@@ -380,7 +379,6 @@ def autotune(
     name: str | None,
     trials: int,
     seconds: float,
-    seed: int,
     and_deploy: bool,
     evals_name: str | None,
     folder: str,
@@ -396,7 +394,7 @@ def autotune(
         with _live_view() as live:
             result = tune_workspace(
                 workspace, bank, workspace.config(config), eval_set,
-                name=name, seed=seed, trials=trials, seconds=seconds, live=live,
+                name=name, trials=trials, seconds=seconds, live=live,
             )  # fmt: skip
         verdict = judge(workspace, bank, result.config, eval_set, rng=rng())
         version = None

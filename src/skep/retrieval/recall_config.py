@@ -134,8 +134,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     # Marks
     disagreement: float = 0.4
-    """How far behind the nearest in meaning, as a share, a hit may lie that shares words with the question, before it is
-    flagged; 1 never flags."""
+    """How far behind the nearest in meaning, as a share, a hit that shares words may lie before it is flagged; 1 never
+    flags."""
     updates: bool = False
     """A memory that another one updates stands behind it; the other way round where the question asks for before."""
     expand: Expand | None = None

@@ -184,7 +184,12 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def score_query(
-    query: str, answer: Iterable[Handed | str], labels: Labels, *, k: int = DEFAULT_K, milliseconds: float = 0.0
+    query: str,
+    answer: Iterable[Handed | str],
+    labels: Labels,
+    *,
+    k: int = DEFAULT_K,
+    milliseconds: float = 0.0,
 ) -> QueryScore:
     """Measure one answer, given as the document of each returned chunk in rank order."""
     found = dict(list(first_per_document(answer).items())[:k])
