@@ -253,9 +253,20 @@ def evaluate(
 ) -> None:
     """Measure CONFIG and save the result in the bank."""
 
+    from skep.tuning.deploy import advice
+
     with opened(folder, bank_path) as (workspace, bank):
-        result = measure(workspace, bank, config, workspace.eval_set(evals_name), split)
-    print_json(result) if as_json else click.echo(tuning_report.evaluation(result))
+        eval_set = workspace.eval_set(evals_name)
+        result = measure(workspace, bank, config, eval_set, split)
+    steps = advice(workspace, eval_set, result) if split == "tune" else ()
+    made_up = [each for each in workspace.findings if each.file == f"evals/{eval_set.name}.json"]
+    if as_json:
+        print_json({**msgspec.to_builtins(result), "advice": steps, "findings": made_up})
+    else:
+        click.echo(tuning_report.evaluation(result))
+        click.echo(
+            "\n" + "\n".join([each.line() for each in made_up] + [f"next: {step.line()}" for step in steps])
+        )
 
 
 @group.command()
@@ -465,7 +476,8 @@ How to tune search, with files and commands alone
 The loop: read the figures, write a config, check it, measure it, compare it, deploy it. Repeat.
 
   skep tune fields                    which fields can be filtered, and their values
-  skep tune evaluate NAME             nUDCG, distractors and the rest, per query, on the tune split
+  skep tune evaluate NAME             nUDCG, distractors and the rest, per query, on the tune split; and what to
+                                      try next, as keys for a new config
   skep tune query TEXT --config NAME  one answer in detail: ranks per signal, flags, where it was cut and why
   (write configs/NEW.json; "extends": "NAME" keeps everything you do not state)
   skep tune validate NEW              every problem at once, each with a code and a fix
@@ -484,7 +496,8 @@ Facts
 - The tune split is yours to look at. Do not look at the holdout: the gate uses it, and only it.
 - What usually helps, in this order: filters that leave out categories that never answer; dynamic_k, to stop at
   the cliff; abstention.bar, to withhold weak results; fusion and weights; coverage.
-- distraction_detection flags results, it removes none. It needs method "hybrid".
+- distraction_detection flags results that share words and lie far behind in meaning; it removes none. It needs
+  method "hybrid". `evaluate` says how many distractors it finds, and how many relevant documents it hits.
 - `skep tune autotune NAME` runs this loop by itself and writes the config with a note of what mattered.
 - Nothing is deployed by editing configs/active.json: it is a copy.
 """

@@ -122,8 +122,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     similarity: float = 0.8
     """Calibrated cosine from which two memories count as the same for `diversity`."""
     dynamic_k: bool = False
-    cliff: float = 3.0
-    """How many times the usual gap is a cliff."""
+    cliff: float = 2.0
+    """How many times the mean of the other gaps is a cliff."""
     min_results: int = 1
     max_results: int = 1000
     bar: Level = "weak"

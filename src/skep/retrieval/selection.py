@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MMR_LAMBDA = 0.7
 SAME = 0.8
-CLIFF = 3.0
+CLIFF = 2.0
 
 
 def mmr(relevance: Floats, vectors: Vectors, limit: int, *, balance: float = MMR_LAMBDA) -> list[int]:

@@ -104,7 +104,7 @@ class DynamicK(_Section, frozen=True, kw_only=True):
     ] = False
     gap_threshold_factor: Annotated[
         float, Meta(ge=1, le=1000, description="How many times the mean of the other gaps is a cliff.")
-    ] = 3.0
+    ] = 2.0
     min_results: Annotated[Count, Meta(description="Never stop before this many.")] = 1
     max_results: Annotated[Count, Meta(description="Never return more than this many.")] = 10
 

@@ -523,7 +523,7 @@ STARTERS: dict[str, dict[str, Any]] = {
         "collection": "knowledge-base",
         "retrieval": {"method": "hybrid", "top_k": 10, "fusion": "rrf", "rrf_k": 60},
         "filters": {},
-        "dynamic_k": {"enabled": False, "gap_threshold_factor": 3.0, "min_results": 1, "max_results": 10},
+        "dynamic_k": {"enabled": False, "gap_threshold_factor": 2.0, "min_results": 1, "max_results": 10},
         "distraction_detection": {"enabled": False, "disagreement_threshold": 0.4},
     },
 }
