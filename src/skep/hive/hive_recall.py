@@ -263,6 +263,15 @@ class HiveRecaller(Recaller):
         self._asking = asking
         self._alone = alone
 
+    def _merged(
+        self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
+    ) -> RecallConfig:
+        """As in one bank, with the weights that the hive's policy adds to its own ranking."""
+        chosen = super()._merged(preset, config, deployed)
+        if preset is not None or "weights" in (config or {}):
+            return chosen
+        return msgspec.structs.replace(chosen, weights=chosen.weights | self._asking.policy.weights)
+
     def answer(
         self,
         query: str,
