@@ -285,7 +285,7 @@ class HiveRecaller(Recaller):
         """Answer one question."""
         config, where = question.config, faded(question.at(now), self._asking.policy)
         if self._alone is not None and not config.weights.get("trust", 0.0) > 0:
-            if self._asking.policy.ttl is not None:
+            if self._asking.policy.ttl is not None or self._asking.policy.decay_per_hour:
                 question = made(where, question.limit, config)
             found = self._alone.answer(
                 query, question, now, reranker=reranker, explain=explain, count_uses=count_uses
