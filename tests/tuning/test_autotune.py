@@ -11,7 +11,6 @@ import pytest
 
 from skep.bank.bank import Bank
 from skep.tuning.autotune import (
-    Live,
     Tried,
     autotune,
     cautious,
@@ -65,7 +64,7 @@ def test_a_search_repeats_as_long_as_its_budget_is_in_trials() -> None:
 
 def test_the_budget_in_seconds_ends_the_search() -> None:
     ticks = count()
-    seen: list[Live] = []
+    seen: list[int] = []
     found = autotune(
         simulated,
         SearchConfig(name="naive", collection="kb"),
@@ -74,11 +73,11 @@ def test_the_budget_in_seconds_ends_the_search() -> None:
         trials=10_000,
         seconds=200,
         clock=lambda: float(next(ticks)),
-        live=seen.append,
+        progress=lambda number, _of: seen.append(number),
     )
 
     assert 0 < found.trials < 100
-    assert [live.trial for live in seen] == list(range(1, found.trials + 1))
+    assert seen == list(range(1, found.trials + 1))
 
 
 @pytest.mark.parametrize(("trials", "seconds"), [(0, 10.0), (10, 0.0), (-1, -1.0), (10, float("nan"))])

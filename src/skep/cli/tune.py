@@ -402,10 +402,10 @@ def autotune(
 
     with opened(folder, bank_path) as (workspace, bank):
         eval_set = workspace.eval_set(evals_name)
-        with _live_view() as live:
+        with progress_bar("searching") as progress:
             result = tune_workspace(
                 workspace, bank, workspace.config(config), eval_set,
-                name=name, trials=trials, seconds=seconds, live=live,
+                name=name, trials=trials, seconds=seconds, progress=progress,
             )  # fmt: skip
         verdict = judge(workspace, bank, result.config, eval_set, rng=rng())
         version = None
@@ -423,24 +423,6 @@ def autotune(
         click.echo(f"deployed as version {version.number}")
 
 
-@contextlib.contextmanager
-def _live_view() -> Generator[Callable[[Any], None]]:
-    """One line on the terminal that follows the search; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _live: None
-        return
-
-    values: list[float] = []
-
-    def show_line(live: Any) -> None:
-        values.append(max(live.value, values[-1] if values else live.value))
-        sys.stderr.write(f"\r{tuning_report.live(live, values):<110}")
-        sys.stderr.flush()
-
-    yield show_line
-    sys.stderr.write("\n")
-
-
 @group.command()
 @click.option("--name", default="harvest", show_default=True, help="Name of the eval set to write.")
 @click.option("--review", type=click.IntRange(min=1), help="Print so many queries and write nothing.")
@@ -449,7 +431,7 @@ def _live_view() -> Generator[Callable[[Any], None]]:
 def harvest(
     name: str, review: int | None, since: float | None, folder: str, bank_path: str | None, as_json: bool
 ) -> None:
-    """Turn recorded recalls and outcomes into an eval set. Nothing leaves this machine."""
+    """Turn recorded outcomes into an eval set. Nothing leaves this machine."""
     from skep.tuning.document_index import harvest as gather
     from skep.tuning.document_index import write
 

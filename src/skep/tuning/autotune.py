@@ -20,7 +20,7 @@ from skep.bank.bank import Bank
 from skep.retrieval.recall_config import Level
 from skep.tuning.deploy import ready
 from skep.tuning.document_index import read_sources
-from skep.tuning.evaluate import Ask, SteadySearcher, score_queries
+from skep.tuning.evaluate import Ask, Progress, SteadySearcher, score_queries
 from skep.tuning.findings import Finding, RefusedError
 from skep.tuning.metrics import Overall, QueryScore, overall
 from skep.tuning.search_config import (
@@ -172,16 +172,6 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
         return f"{'; '.join(self.changes)} (without it: {lost})"
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the search, given to the progress view after every trial."""
-
-    trial: int
-    trials: int
-    seconds: float
-    value: float
-    best: Overall
-
-
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     """The best config that was found, and why it is as it is."""
 
@@ -238,7 +228,7 @@ def autotune(
     trials: int = TRIALS,
     seconds: float = SECONDS,
     clock: Clock = time.monotonic,
-    live: Callable[[Live], None] | None = None,
+    progress: Progress | None = None,
 ) -> Tuned:
     """Search for a config that answers the tune split best.
 
@@ -250,7 +240,7 @@ def autotune(
         trials: At most so many configs are tried.
         seconds: No new trial is begun after so long.
         clock: For the budget.
-        live: Called after every trial.
+        progress: Called after every trial.
     """
     queries = _queries(eval_set, trials, seconds)
     started = clock()
@@ -274,9 +264,8 @@ def autotune(
         if config_hash(config) not in seen:
             number += 1
             best = max(best, measure(config), key=lambda tried: tried.value)
-            if live is not None:
-                taken = clock() - started
-                live(Live(trial=number, trials=trials, seconds=taken, value=best.value, best=best.overall))
+            if progress is not None:
+                progress(number, trials)
         return measure(config)
 
     begun = [first]
@@ -386,7 +375,7 @@ def tune_workspace(
     trials: int = TRIALS,
     seconds: float = SECONDS,
     clock: Clock = time.monotonic,
-    live: Callable[[Live], None] | None = None,
+    progress: Progress | None = None,
 ) -> Tuned:
     """Search from `base` and write the best config to configs/, with a note of what it changed and why."""
     chosen = free_name(workspace, name)
@@ -404,7 +393,7 @@ def tune_workspace(
         trials=trials,
         seconds=seconds,
         clock=clock,
-        live=live,
+        progress=progress,
     )
     config = msgspec.structs.replace(found.config, name=chosen, note=found.note())
     write_json(

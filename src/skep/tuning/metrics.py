@@ -264,11 +264,6 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     level: float = LEVEL
 
-    @property
-    def half_width(self) -> float:
-        """Half the distance between its ends."""
-        return (self.high - self.low) / 2
-
 
 def bootstrap_interval(
     values: Sequence[float], rng: np.random.Generator, *, level: float = LEVEL, resamples: int = RESAMPLES
