@@ -413,7 +413,7 @@ def _version(hashes: Mapping[str, str]) -> str:
     return hashlib.sha256(msgspec.json.encode(sorted(hashes.items()))).hexdigest()[:16]
 
 
-NOTE = "Harvested from recalls and outcomes of the bank. Review it before use: votes are few at first."
+NOTE = "Harvested from the outcomes that the bank recorded. Review it before use: votes are few at first."
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
