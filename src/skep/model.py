@@ -322,7 +322,7 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
             elif flag == "gone":
                 line += "; " + "; ".join(self.memory.metadata.get(ANCHORS_GONE) or ("what it names is gone",))
             elif flag == "disagreement":
-                line += "; words and meaning disagree about it"
+                line += "; shares words, but lies far behind in meaning"
             elif flag != "conflict":
                 line += f"; {flag}"
         if self.conflicts_with:

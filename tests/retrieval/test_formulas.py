@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.retrieval import score, selection
-from skep.retrieval.pipeline import disagreeing, disagreement
+from skep.retrieval.score import disagreement
 
 NOW = 1_750_000_000.0
 DAY = 86_400.0
@@ -112,16 +112,17 @@ def test_dynamic_k_never_returns_fewer_than_it_must() -> None:
     assert (selection.dynamic_k(scores), selection.dynamic_k(scores, min_results=3)) == (2, 4)
 
 
-def test_disagreement_is_the_distance_of_ranks_as_a_share_of_the_worse() -> None:
-    assert (disagreement(1, 2), disagreement(2, 20)) == (0.5, 0.9)
+def test_a_cliff_is_a_gap_beside_all_others_and_what_rises_again_is_level() -> None:
+    assert selection.dynamic_k([0.9, 0.8, 0.2, 0.7, 0.1]) == 2
+    assert selection.dynamic_k([0.9, 0.8, 0.7, 0.8, 0.6]) == 5
 
 
-def test_hits_in_the_top_three_of_both_rankings_are_never_flagged() -> None:
-    assert disagreeing([1, 1, 2, 30], [3, 4, 20, 25]) == [False, True, True, False]
+def test_a_text_that_shares_words_is_as_odd_as_it_lies_behind_the_nearest_in_meaning() -> None:
+    words = np.array([0.0, 3.0, 2.0, 0.0, 1.0])
+    cosines = np.array([0.8, 0.6, 0.2, 0.1, np.nan])
+
+    assert disagreement(words, cosines).tolist() == pytest.approx([0.0, 0.25, 0.75, 0.0, 0.0])
 
 
-@given(st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), min_size=1))
-def test_disagreement_of_many_agrees_with_one_by_one(pairs: list[tuple[int, int]]) -> None:
-    flagged = disagreeing([a for a, _ in pairs], [b for _, b in pairs])
-
-    assert flagged == [disagreement(a, b) > 0.7 and max(a, b) > 3 for a, b in pairs]
+def test_without_meaning_nothing_is_odd() -> None:
+    assert not disagreement(np.array([1.0, 2.0]), np.array([np.nan, -0.2])).any()

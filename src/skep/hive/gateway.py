@@ -19,6 +19,7 @@ import msgspec
 
 from skep.errors import ConfigError
 from skep.model import Conflict, Memory
+from skep.retrieval.recall_config import SIGNALS
 from skep.text.gibberish import GIBBERISH, chance_of_gibberish
 from skep.text.terms import STOP, terms
 
@@ -163,6 +164,8 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Seconds a memory lives in the hive unless refreshed; None keeps it."""
     decay_per_hour: float = 0.0
     """Rate at which confidence fades when it is read: c * exp(-rate * hours). 0: age alone costs nothing."""
+    weights: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """Weights that the default ranking takes on, such as `{trust: 0.2, confirmations: 0.3}`."""
 
     def __post_init__(self) -> None:
         problems = tuple(_problems(self))
@@ -200,6 +203,11 @@ def _problems(policy: HivePolicy) -> list[str]:
         value = getattr(policy, name)
         if not low <= value <= high:
             found.append(f"{name} must lie between {low:g} and {high:g}, got {value!r}")
+    for name, weight in policy.weights.items():
+        if name not in SIGNALS or not 0 <= weight < math.inf:
+            found.append(
+                f"weights takes signals ({', '.join(SIGNALS)}) with 0 or more, got {name}: {weight!r}"
+            )
     if policy.ttl is not None and not policy.ttl > 0:
         found.append(f"ttl must be above 0 seconds, got {policy.ttl!r}")
     return found

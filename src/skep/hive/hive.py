@@ -7,7 +7,9 @@ bring and what the gateway held back), `gateway` and `trust`; this class opens t
 
 from __future__ import annotations
 
+import hashlib
 import random
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +72,13 @@ class Expert(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[str, ...]
 
 
+def made_up(store: str | Path | None) -> str:
+    """A name for a hive that was given none: that of its folder, so that it stays, or a new one."""
+    if store is None:
+        return f"hive-{secrets.token_hex(4)}"
+    return f"hive-{hashlib.sha256(str(Path(store).resolve()).encode()).hexdigest()[:8]}"
+
+
 class Hive:
     """Many banks that share. Open it with one of the four constructors; close it, or use it in a `with`."""
 
@@ -77,7 +86,7 @@ class Hive:
         self,
         layout: Layout,
         *,
-        name: str = "hive",
+        name: str | None = None,
         store: str | Path | None = None,
         policy: HivePolicy | None = None,
         rules: Decides | None = None,
@@ -93,7 +102,7 @@ class Hive:
 
         Args:
             layout: Who its members are; made by one of the four constructors.
-            name: Its name, and that of its subjects on the bus.
+            name: Its name, and that of its subjects on the bus; made up unless given.
             store: A folder for the banks; in memory without one.
             policy: Thresholds and limits.
             rules: Who is promoted; `PromotionPolicy` unless given.
@@ -106,7 +115,12 @@ class Hive:
             local: The members that run in this process; all of them unless given. The others are reached over
                 the bus.
         """
-        self.name = name
+        if name is None and local is not None:
+            raise InvalidInputError(
+                "a hive whose members run in several processes needs a name, by which they find each other",
+                field="name",
+            )
+        name = self.name = name or made_up(store)
         self.policy = policy or HivePolicy()
         self.now = now
         self.embedder = embedder or default_embedder()

@@ -167,13 +167,23 @@ def _parsed(text: str, environ: Mapping[str, str], name: str) -> Manifest:
     findings: list[Finding] = []
     substituted = cast("dict[str, Any]", _substitute(raw, environ, "", findings))
     findings += _check_shape(substituted)
-    if findings:
+    if len(findings) >= MOST:
         raise ManifestError(findings)
     manifest = msgspec.convert(substituted, Manifest)
-    findings += _check_sense(manifest)
+    findings += _not_caused_by(findings, _check_sense(manifest))
     if findings:
         raise ManifestError(findings)
     return manifest
+
+
+def _not_caused_by(faults: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
+    """Findings that are not there only because a part at fault was taken out."""
+    places = {fault.where for fault in faults}
+    if any(place.startswith(("topology", "groups")) for place in places):
+        found = [
+            one for one in found if not one.where.startswith("groups") and not one.where.endswith("group")
+        ]
+    return [one for one in found if one.where not in places]
 
 
 def _read_yaml(text: str) -> Any:
@@ -238,6 +248,18 @@ _WORDS = {
 }
 _fault = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
 _field = re.compile(r"Object (?P<how>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+ELSEWHERE = {
+    "graph_store": "the memories lie in SQLite files: write store: FOLDER, or store: memory",
+    "event_bus": "write bus: local, or an address such as bus: nats://HOST:4222 (redis://, zenoh://)",
+    "consensus": "nobody votes: write gateway: {review: quarantine} and policies: {contradiction: quarantine}; "
+    "confirmations count by trust",
+    "consensus_required": "nobody votes: confirmations count by trust; see policies: {contradiction: quarantine}",
+    "trust_threshold": "write policies: {min_trust: 0.3}",
+    "hive_id": "write name",
+    "agent_id": "write name",
+    "domain": "write domains: [NAME]",
+}
+"""Keys that manifests of other programs have, and what stands for them here."""
 MOST = 1000
 """Findings after which a manifest is not read any further."""
 
@@ -271,9 +293,8 @@ def _taken_out(raw: dict[str, Any], message: str) -> list[Finding]:
         name, place = field["name"], f"{where}.{field['name']}".lstrip(".")
         if field["how"] == "contains unknown":
             del part[name]
-            return [
-                Finding(where=place, problem="is not known", hint=did_you_mean(name, kind.__struct_fields__))
-            ]
+            hint = ELSEWHERE.get(name) or did_you_mean(name, kind.__struct_fields__)
+            return [Finding(where=place, problem="is not known", hint=hint)]
         part[name] = _REQUIRED.get(name)
         return [Finding(where=place, problem="is missing", hint="" if where else "give the hive a name")]
     if where == "policies" and isinstance(part, dict):  # several values may be out of range

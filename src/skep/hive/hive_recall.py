@@ -242,6 +242,15 @@ class HiveRecaller(Recaller):
         self._alone = alone
         self._past = past
 
+    def _merged(
+        self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
+    ) -> RecallConfig:
+        """As in one bank, with the weights that the hive's policy adds to its own ranking."""
+        chosen = super()._merged(preset, config, deployed)
+        if preset is not None or "weights" in (config or {}):
+            return chosen
+        return msgspec.structs.replace(chosen, weights=chosen.weights | self._hive.policy.weights)
+
     def answer(
         self,
         query: str,
@@ -255,7 +264,7 @@ class HiveRecaller(Recaller):
         """Answer one question."""
         config, where = question.config, faded(question.at(now), self._hive.policy)
         if self._alone is not None and not config.weights.get("trust", 0.0) > 0:
-            if self._hive.policy.ttl is not None:
+            if self._hive.policy.ttl is not None or self._hive.policy.decay_per_hour:
                 question = made(where, question.limit, config)
             found = self._alone.answer(
                 query, question, now, reranker=reranker, explain=explain, count_uses=count_uses

@@ -43,11 +43,10 @@ REPLACED_MOST = 20
 """Replaced memories that are looked at by words, and as many by meaning."""
 FIRST = 20
 """A replaced memory is followed if it would stand among so many first candidates."""
-SURE = 3
-"""Both ranks within this many: never flagged."""
+DISAGREEMENT = "disagreement"
 VAIN = 0.1
 """The share of its score that a session keeps in which nobody knew the answer."""
-HIDDEN = ("level", signals.RIVAL)
+HIDDEN = ("level", signals.RIVAL, DISAGREEMENT)
 """Signals that are not shown with a hit."""
 AT_ONCE = 1000
 """Memories at the end of links that are looked up at a time."""
@@ -443,7 +442,8 @@ def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
         return found, _why_nothing(call)
     config, reason = call.config, ""
     level = signals.levels(found.score, found.signals)
-    found = replace(found, signals=found.signals | {"level": level})
+    odd = signals.disagreement(found.words, found.cosine)
+    found = replace(found, signals=found.signals | {"level": level, DISAGREEMENT: odd})
     if config.bar != "weak":
         kept = found.take(np.flatnonzero(level >= signals.LEVELS.index(config.bar)))
         reason = f"{len(found) - len(kept)} below the bar {config.bar!r}" if len(kept) < len(found) else ""
@@ -454,11 +454,13 @@ def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     kept = found.first(most)
     kept = kept.noted("limit", cut=len(found) - len(kept))
     if config.dynamic_k:
-        count = selection.dynamic_k(kept.score, factor=config.cliff, min_results=config.min_results)
+        near = _strengths(kept, config)
+        kept = replace(kept, signals=kept.signals | {"strength": near})
+        count = selection.dynamic_k(near, factor=config.cliff, min_results=config.min_results)
         if count < len(kept):
             cut = len(kept) - count
-            reason = reason or f"{cut} behind a cliff in the scores"
-            kept = kept.first(count).noted("dynamic-k", cut=cut)
+            reason = reason or f"{cut} behind a cliff"
+            kept = kept.first(count).noted("dynamic-k", cut=cut, note=selection.cliff_told(near, count))
     return kept, reason
 
 
@@ -486,21 +488,13 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
     return head.take(picked).noted(config.select, cut=len(found) - len(picked))
 
 
-def disagreement(lexical: int, semantic: int) -> float:
-    """|r_lex - r_sem| / max(r_lex, r_sem), for ranks from 1.
-
-    >>> disagreement(1, 2), disagreement(2, 20)
-    (0.5, 0.9)
-    """
-    return abs(lexical - semantic) / max(lexical, semantic)
-
-
-def disagreeing(lexical: Sequence[int], semantic: Sequence[int], *, threshold: float = 0.7) -> list[bool]:
-    """The candidates whose ranks by words and by meaning lie far apart; never those in the top 3 of both."""
-    return [
-        max(one, other) > SURE and disagreement(one, other) > threshold
-        for one, other in zip(lexical, semantic, strict=True)
-    ]
+def _strengths(kept: Candidates, config: RecallConfig) -> Floats:
+    """The values among which `dynamic_k` looks for a cliff: the score, or what stands behind the ranks where ranks were
+    fused, for those always lie about equally far apart."""
+    behind = {name: kept.signals[name] for name in config.weights if name in kept.signals}
+    if config.fusion != "rrf" or "reranker" in kept.signals or not behind:
+        return kept.score
+    return signals.weighted(behind, config.weights)
 
 
 def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
@@ -510,9 +504,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     level = found.signals.get("level", np.zeros(len(found)))
     shown = {name: values.tolist() for name, values in found.signals.items() if name not in HIDDEN}
     ranks = {name: values.tolist() for name, values in found.ranks.items()}
-    odd = [False] * len(found)
-    if "lexical" in ranks and "semantic" in ranks:
-        odd = disagreeing(ranks["lexical"], ranks["semantic"], threshold=call.config.disagreement)
+    odd = (found.signals.get(DISAGREEMENT, np.zeros(len(found))) > call.config.disagreement).tolist()
     return tuple(
         Hit(
             memory=memory,
@@ -520,7 +512,7 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
             level=signals.LEVELS[int(level[at])],
             signals={name: values[at] for name, values in shown.items()},
             ranks={name: values[at] for name, values in ranks.items()},
-            flags=_flags(memory, disagreement=odd[at], outdated=row in newer, replaces=row in heirs),
+            flags=_flags(memory, odd=odd[at], outdated=row in newer, replaces=row in heirs),
             replaced=heirs.get(row),
             updated_by=newer.get(row),
         )
@@ -547,10 +539,10 @@ def _updates_of(found: Candidates, call: Call) -> dict[int, str]:
 
 
 def _flags(
-    memory: Memory, *, disagreement: bool = False, outdated: bool = False, replaces: bool = False
+    memory: Memory, *, odd: bool = False, outdated: bool = False, replaces: bool = False
 ) -> tuple[str, ...]:
     told: Mapping[str, Any] = {
-        "disagreement": disagreement,
+        DISAGREEMENT: odd,
         "outdated": outdated,
         "replaces": replaces,
         "stale": memory.stale,

@@ -53,6 +53,20 @@ def lexical(scores: ArrayLike) -> Floats:
     return bm25 / best if best > 0 else bm25
 
 
+def disagreement(words: Floats, calibrated: Floats) -> Floats:
+    """How far a text that shares words with the question lies behind the nearest in meaning, as a share of that.
+
+    Ranks by words and by meaning differ as much for what answers as for what misleads; this does not.
+
+    >>> disagreement(np.array([2.0, 3.0, 0.0]), np.array([0.8, 0.2, 0.1])).tolist()
+    [0.0, 0.75, 0.0]
+    """
+    meaning = semantic(calibrated)
+    best = meaning.max(initial=0.0)
+    known = (words > 0) & ~np.isnan(calibrated) & (best > 0)
+    return np.where(known, 1.0 - meaning / (best or 1.0), 0.0)
+
+
 def coverage(impacts: Floats, idf: Floats) -> Floats:
     """The share of the question that each memory holds: its terms, weighted by how rare they are."""
     total = float(idf.sum())

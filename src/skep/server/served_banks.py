@@ -7,12 +7,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from skep.errors import ConfigError, MovedError, NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
+
+
+HIVE: Final = "hive://"
 
 
 def named_banks(given: Sequence[str]) -> dict[str, str]:
@@ -81,9 +84,17 @@ class ServedBanks:
 
 
 def opener(environ: Mapping[str, str]) -> Callable[[str], Bank]:
-    """Opens the bank of a place, and makes it where there is none."""
+    """Opens the bank of a place, and makes it where there is none; at `hive://hive.yaml#ana`, that of an agent."""
     from skep.bank.bank import Bank
     from skep.embedding.remote import from_environment
 
     embedders = from_environment(environ)
-    return lambda place: Bank.open(place, create=not os.path.exists(place), opener=embedders)
+
+    def opened(place: str) -> Bank:
+        if place.startswith(HIVE):
+            from skep.hive.controller import open_agent
+
+            return cast("Bank", open_agent(place, environ))
+        return Bank.open(place, create=not os.path.exists(place), opener=embedders)
+
+    return opened
