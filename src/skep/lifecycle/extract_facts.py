@@ -7,7 +7,6 @@ npm") is a fact though it is said once. Maintenance calls this; nothing is writt
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from skep.engine.engine import Engine
@@ -24,15 +23,15 @@ from skep.lifecycle.similar_memories import (
 from skep.lifecycle.summarise import Distil, by_call, ranked
 from skep.model import CURRENT, Memory
 from skep.runtime import lazy
-from skep.semantics.evidence import LABEL, ROLES, Said, against, speaker, supports_many, worth_keeping
+from skep.semantics.evidence import Said, against, reports, supports_many, worth_keeping
 from skep.semantics.find_conflicts import bare_words, find_for
-from skep.semantics.lexicon import lemma
 from skep.semantics.near_memories import neighbours
+from skep.semantics.reported_speech import as_statement
 from skep.storage.sqlite_store import Plan
 
-SUPPORTS = 0.75
-"""Similarity from which an episode may support a fact."""
-SUPPORTED = 4
+SUPPORTS = 0.4
+"""Similarity from which an episode may support a fact, in whatever words."""
+SUPPORTED = 8
 """How many facts an episode may support."""
 SUPPORTING = 64
 """How many earlier episodes are looked at for a fact that came after them."""
@@ -60,7 +59,7 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
     asked = [Said(fact.text, episode.text, similarity) for fact, episode, similarity in new]
     found: dict[str, tuple[Memory, list[str]]] = {}
     for (fact, episode, _), told in zip(new, supports_many(asked), strict=True):
-        if told and not in_doubt(engine, episode):
+        if (told or reports(fact.text, episode.text)) and not in_doubt(engine, episode):
             found.setdefault(fact.id, (fact, []))[1].append(episode.id)
     return [_evidence(fact, sources) for fact, sources in found.values()]
 
@@ -163,49 +162,6 @@ def _is_known(engine: Engine, text: str, episode: Memory) -> bool:
     """True if some fact of the same scope says a text."""
     fact = Memory(id="", kind="fact", text=text, scope=episode.scope, created_at=episode.created_at)
     return any(conflict.kind == "duplicate" for conflict in find_for(engine, fact))
-
-
-FIRST_PERSON = (
-    (r"\bI['’]m\b|\bI am\b", "{who} is"),
-    (r"\bI['’]ve\b|\bI have\b", "{who} has"),
-    (r"\bI['’]d\b", "{who} would"),
-    (r"\bI don['’]?t\b|\bI do not\b", "{who} does not"),
-    (r"\b[Mm]y\b", "{whose}"),
-    (r"\b(?:mine|myself|me)\b", "{who}"),
-)
-_I_DO = lazy(
-    r"\bI ((?:(?:always|never|really|also|usually|often|still|just|only|mostly|generally|sometimes) )*)(\w+)"
-)
-_UNCHANGED = lazy(r"can|could|will|would|shall|should|may|might|must|was|had|did|does|is|has")
-
-
-def as_statement(text: str) -> str:
-    """A sentence without the label of its speaker; what somebody says of themselves names them.
-
-    >>> as_statement("user: I live in Oslo with my cat."), as_statement("User: we use pnpm here, not npm")
-    ("The user lives in Oslo with the user's cat.", 'We use pnpm here, not npm')
-    >>> as_statement("Ana: I never drink coffee"), as_statement("Deploys need two approvals")
-    ('Ana never drinks coffee', 'Deploys need two approvals')
-    """
-    name = speaker(text)
-    label = LABEL.match(text)
-    if name is None or label is None:
-        return text
-    said = text[label.end() :].strip()
-    bare = re.sub(r" \(.*\)", "", name)
-    who = f"the {bare.casefold()}" if bare.casefold() in ROLES else bare
-    for pattern, form in FIRST_PERSON:
-        said = re.sub(pattern, form.format(who=who, whose=f"{who}'s"), said)
-    said = _I_DO.sub(lambda found: f"{who} {found[1]}{_third_person(found[2])}", said)
-    return said[:1].upper() + said[1:]
-
-
-def _third_person(verb: str) -> str:
-    if _UNCHANGED.fullmatch(verb) or lemma(verb)[1]:
-        return verb
-    if re.search(r"[^aeiou]y$", verb):
-        return verb[:-1] + "ies"
-    return verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")
 
 
 def reworded(engine: Engine, episodes: Sequence[Memory]) -> list[Action]:
