@@ -254,7 +254,9 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
         relevance = head.score * (nearest / best) if best > 0 and nearest > 0 else head.score
         picked = selection.mmr(relevance, vectors, most, balance=config.mmr_lambda)
     else:
-        picked = selection.diverse(vectors, call.sources.calibrate, threshold=config.similarity)
+        picked = selection.diverse(
+            vectors, head.confidence, call.sources.calibrate, threshold=config.similarity
+        )
     return head.take(picked).noted(config.select, cut=len(found) - len(picked))
 
 
