@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +13,8 @@ from skep.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from skep.model import Memory, OnConflict
 
 
 BANK_NAME = "bank.skep"
@@ -52,12 +54,50 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Near memories that are compared with a new one."""
     cache_entries: int = 256
     cache_seconds: float = 60.0
+    on_conflict: OnConflict | None = None
+    """What `remember` does with a conflict where the call does not say; without it, the bank's setting
+    `conflict/policy`, and without that, `warn` (`ignore` for `remember_many`)."""
+    contradiction_fn: Callable[[Memory, Memory], bool] | None = None
+    """Asked about pairs on which the rules say nothing, by `remember` and `find_conflicts`, where a call names none."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if not isinstance(value, bool) and not value > 0:
+            if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
                 raise ConfigError(f"setting {name} must be above 0, got {value!r}")
+        if self.on_conflict is not None:
+            clean_policy("on_conflict", self.on_conflict)
+        if self.contradiction_fn is not None and not callable(self.contradiction_fn):
+            raise ConfigError("setting contradiction_fn must be a function of two memories")
+
+
+POLICY = "conflict/policy"
+"""The setting of a bank that says what `remember` does with a conflict where neither the call nor `Settings` does."""
+POLICIES: tuple[str, ...] = ("ignore", "warn", "supersede", "raise")
+_NAMES = f"{POLICY} recall/config recall/updates recall/contradicts redact/kinds review/ask settings/from"
+SETTINGS: tuple[str, ...] = tuple(_NAMES.split())
+"""The settings that skep reads, by name."""
+_FAMILIES = frozenset(name.partition("/")[0] for name in SETTINGS)
+
+
+def clean_policy(field: str, value: object) -> str:
+    """A policy for conflicts."""
+    from skep.validation import clean_choice
+
+    return clean_choice(field, value, POLICIES)
+
+
+def check_setting(key: str, value: object) -> None:
+    """Refuse a setting that nothing would read: an unknown name beside those of skep, or a value that means nothing.
+
+    Names that begin otherwise are an application's own.
+    """
+    if key.partition("/")[0] in _FAMILIES and key not in SETTINGS:
+        from skep.errors import InvalidInputError, did_you_mean
+
+        raise InvalidInputError(f"there is no setting {key!r}; {did_you_mean(key, SETTINGS)}", field="key")
+    if key == POLICY and value is not None:
+        clean_policy(POLICY, value)
 
 
 def bank_url(path: object, environ: Mapping[str, str]) -> str | None:

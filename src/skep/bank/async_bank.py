@@ -182,7 +182,7 @@ class AsyncBank:
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -217,7 +217,7 @@ class AsyncBank:
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         return await self._run(self._bank.remember_many, items, on_conflict=on_conflict, progress=progress)

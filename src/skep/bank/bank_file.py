@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from skep.bank.open_bank import BULK, OpenBank, file_errors
+from skep.config import check_setting
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import (
@@ -86,8 +87,13 @@ class FileVerbs(OpenBank):
         return self._engine.settings_under(clean_text("prefix", prefix, 500) if prefix != "" else "")
 
     def set_setting(self, key: str, value: Any) -> Event:
-        """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it."""
+        """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it.
+
+        Of the names that skep reads (`conflict/policy`, `recall/config`, `redact/kinds` …) a wrong one is refused; a
+        name that begins otherwise is yours.
+        """
         key = clean_text("key", key, 500)
+        check_setting(key, value)
         return self._write(SettingChanged(key=key, value=clean_json("value", value, SETTING_LIMIT)))
 
     def versions(self) -> dict[str, int]:

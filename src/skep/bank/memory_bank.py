@@ -126,7 +126,7 @@ class MemoryBank(Protocol):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered: ...
@@ -134,7 +134,7 @@ class MemoryBank(Protocol):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]: ...
     def revise(

@@ -11,6 +11,7 @@ import msgspec
 
 from skep.bank.open_bank import BULK, OpenBank, Sees
 from skep.confidence import independent
+from skep.config import clean_policy
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.events import Changed, Confirm, Dispute, Evidence, Mark, Retract, Revise, Supersede
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from skep.semantics.link_graph import Direction
 
 
-ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (dict, Mapping)
 _FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
 _HOW = ("contradiction_fn", "on_conflict", "redact")
@@ -95,7 +95,7 @@ class WriteVerbs(OpenBank):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -126,8 +126,10 @@ class WriteVerbs(OpenBank):
                 exactly what this call says; its id, history and record stay.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
-                refuses. With an embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
-            contradiction_fn: Asked about pairs on which the built-in rules say nothing.
+                refuses. Without it, `Settings.on_conflict`, the bank's setting `conflict/policy`, or `warn`. With an
+                embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
+            contradiction_fn: Asked about pairs on which the built-in rules say nothing; without it,
+                `Settings.contradiction_fn`.
             redact: What to take out first, from text, title, source, domain, tags and metadata; the kinds that were
                 found are in the result. True takes out what the bank's setting `redact/kinds` names, by default
                 secrets: keys, tokens, passwords. Or name kinds, such as `"email"`, `"personal"` or `"all"`. False takes
@@ -158,8 +160,7 @@ class WriteVerbs(OpenBank):
         given = {"text": text, "kind": kind} | {
             key: value for key, value in said.items() if value is not None
         }
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
-        item = self._item(given, on_conflict)
+        item = self._item(given, self._policy(on_conflict, "warn"))
         result = self._writer.remember(
             self._engine,
             item.body,
@@ -172,13 +173,13 @@ class WriteVerbs(OpenBank):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         """Store many memories: texts, or mappings with the arguments of `remember`.
 
-        Every item is checked before the first is written. Conflicts are not looked for unless asked; `maintain`
-        finds them later at a fraction of the cost.
+        Every item is checked before the first is written. Conflicts are not looked for unless the call or the bank
+        asks for it (`Settings.on_conflict`, `conflict/policy`); `maintain` finds them later at a fraction of the cost.
 
         Args:
             items: What to remember. An item's own `on_conflict` goes before that of the call.
@@ -187,7 +188,7 @@ class WriteVerbs(OpenBank):
                 written one by one, each compared with all before it.
             progress: Called with what is done and what there is in all.
         """
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        policy = self._policy(on_conflict, "ignore")
         clean_call("progress", progress)
         from skep.runtime import gc_paused
 
@@ -195,7 +196,7 @@ class WriteVerbs(OpenBank):
         rest = iter(clean_items(items))
         while some := list(islice(rest, BULK)):
             with gc_paused():
-                self._check(some, on_conflict, checked)
+                self._check(some, policy, checked)
         return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
 
     def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:
@@ -213,7 +214,7 @@ class WriteVerbs(OpenBank):
         if not (isinstance(given, dict) and given.keys() <= _FIELDS):
             refuse_unknown(given, _GIVEN)
             fields = dict(given)
-            policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+            policy = clean_policy("on_conflict", fields.pop("on_conflict", None) or on_conflict)
             asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
             redact = fields.pop("redact", None)
             redact = True if redact is None else redact
@@ -224,7 +225,7 @@ class WriteVerbs(OpenBank):
         return self._writer.Item(
             body=body,
             on_conflict=policy,  # type: ignore[arg-type]
-            contradiction_fn=asks,
+            contradiction_fn=asks or self._engine.settings.contradiction_fn,
             redactions=tuple(redacted),
         )
 

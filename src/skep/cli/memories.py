@@ -28,6 +28,7 @@ from skep.cli.app import (
     stage_line,
     when,
 )
+from skep.config import POLICIES
 from skep.embedding.remote import KEYS
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
@@ -37,7 +38,7 @@ from skep.validation import CLEARED
 
 MARK = "\ufeff"
 """What some editors and shells put before the first line."""
-_ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
+_ON_CONFLICT = click.Choice(POLICIES)
 
 
 @click.command()
@@ -71,7 +72,9 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
     help="Take this kind out, and no other; `personal` and `all` are known, too; may be repeated.",
 )
 @click.option(
-    "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
+    "--on-conflict",
+    type=_ON_CONFLICT,
+    help="Default: what `skep config --on-conflict` has set, else warn; ignore for standard input.",
 )
 @scope_options
 @common
@@ -116,7 +119,7 @@ def add(
         fields["scope"] = scope
     with open_bank(bank_path) as bank:
         if text not in (None, "-"):
-            result = bank.remember(text, on_conflict=on_conflict or "warn", **fields)  # type: ignore[arg-type]
+            result = bank.remember(text, on_conflict=on_conflict, **fields)  # type: ignore[arg-type]
             if as_json:
                 print_json(result)
                 return
@@ -145,7 +148,7 @@ def add(
             _told_where_it_stopped(progress) as counted,
             _told_which_line(list(items)),
         ):
-            policy: Any = on_conflict or "ignore"
+            policy: Any = on_conflict
             results = bank.remember_many(items.values(), on_conflict=policy, progress=counted)
         if as_json:
             print_json([result.memory.id for result in results])

@@ -83,7 +83,7 @@ class Client(Remote):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -93,7 +93,7 @@ class Client(Remote):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         return self.call("remember_many", locals())
@@ -405,7 +405,7 @@ class AsyncClient(AsyncRemote):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -415,7 +415,7 @@ class AsyncClient(AsyncRemote):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         return await self.call("remember_many", locals())

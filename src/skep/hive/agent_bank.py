@@ -17,7 +17,8 @@ import msgspec
 from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
 from skep.bank.read import Page
-from skep.bank.write import ON_CONFLICT, clean_items, fields_of
+from skep.bank.write import clean_items, fields_of
+from skep.config import POLICY, clean_policy
 from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
 from skep.filters import Filter, checked_filter
@@ -164,13 +165,13 @@ class AgentBank:
         self,
         text: str,
         *,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         **fields: Any,
     ) -> Promoted:
         """Learn something, and share it if the gateway agrees; the arguments are those of `Bank.remember`."""
         said = {"text": text, "contradiction_fn": contradiction_fn, **fields}
-        return self._remembered(self._draft(said, clean_choice("on_conflict", on_conflict, ON_CONFLICT)))
+        return self._remembered(self._draft(said, self._policy(on_conflict, "warn")))
 
     def add(
         self,
@@ -334,16 +335,16 @@ class AgentBank:
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         """Learn many things; each passes the gateway, and copies are sent in bulk."""
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        policy = self._policy(on_conflict, "ignore")
         clean_call("progress", progress)
         drafts: list[_Draft] = []
         for item in clean_items(items):
             try:
-                drafts.append(self._draft(fields_of(item), on_conflict))
+                drafts.append(self._draft(fields_of(item), policy))
             except InvalidInputError as error:
                 error.args = (f"item {len(drafts)}: {error}",)
                 raise
@@ -543,6 +544,11 @@ class AgentBank:
             self._adopt_replaced(subjects_of(event))
         with self._reaching() as bank:
             return bank.undo(event_id, reason)
+
+    def _policy(self, given: OnConflict | None, usual: OnConflict) -> OnConflict:
+        """What to do with a conflict: what the call says, else the setting of the hive."""
+        chosen = given or self.setting(POLICY) or usual
+        return cast("OnConflict", clean_policy("on_conflict", chosen))
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the hive; the registers of the hive itself are not an agent's to write."""

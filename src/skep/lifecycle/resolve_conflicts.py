@@ -43,7 +43,7 @@ CLEAR_CONFLICT = 0.90
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
 UNSURE = 0.65
-"""Similarity from which a pair waits for a judge though the comparer finds nothing, if it is not sure of that either."""
+"""Similarity from which a pair waits for a judge where the comparer is not sure that there is nothing, either."""
 MOST_WAITING = 4
 """In how many of the unsure pairs of a run a memory may be."""
 EXTRACTED = "maintenance: extracted"

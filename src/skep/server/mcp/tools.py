@@ -82,12 +82,12 @@ def remember(
     ]
     | None = None,
     on_conflict: Annotated[
-        Literal["warn", "supersede", "raise", "ignore"],
+        Literal["warn", "supersede", "raise", "ignore"] | None,
         Meta(
-            description="If it contradicts or repeats a stored memory. warn: store it and report. "
-            "supersede: replace what is outdated, confirm what is repeated. raise: refuse. ignore: do not look."
+            description="If it contradicts or repeats a stored memory; warn, if the bank does not say. warn: store it "
+            "and report. supersede: replace what is outdated, confirm what is repeated. raise: refuse. ignore: do not look."
         ),
-    ] = "warn",
+    ] = None,
 ) -> str:
     """Store one memory for later sessions. Use it for decisions, preferences, corrections, how something
     works, what failed and why; not for what the code or the conversation already shows. One statement per
