@@ -85,7 +85,8 @@ def remember(
         Literal["warn", "supersede", "raise", "ignore"] | None,
         Meta(
             description="If it contradicts or repeats a stored memory; warn, if the bank does not say. warn: store it "
-            "and report. supersede: replace what is outdated, confirm what is repeated. raise: refuse. ignore: do not look."
+            "and report. supersede: replace what is outdated, confirm what is repeated. raise: refuse. "
+            "ignore: do not look."
         ),
     ] = None,
 ) -> str:
