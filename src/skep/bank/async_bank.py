@@ -254,8 +254,10 @@ class AsyncBank:
     async def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
         return await self._run(self._bank.forget, memory_ids, dry_run=dry_run)
 
-    async def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        return await self._run(self._bank.link, src, dst, rel, strength)
+    async def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        return await self._run(self._bank.link, src, dst, rel, strength, dangling=dangling)
 
     async def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         return await self._run(self._bank.unlink, src, dst, rel)

@@ -256,7 +256,9 @@ class MemoryBank(Protocol):
 
     # Links
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link: ...
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link: ...
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int: ...
     def neighbors(
         self,

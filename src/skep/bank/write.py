@@ -409,15 +409,19 @@ def fields_of(item: object) -> Mapping[str, Any]:
 class LinkVerbs(OpenBank):
     """Link, unlink, neighbors, subgraph, path."""
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        """Link two memories; the same link twice is one link.
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        """Link two memories; the same link twice is one link. With `dangling`, `dst` need not be there (yet).
 
         The engine knows `related`, `refines`, `derived_from` (what is derived from something goes stale with it),
         `example_of`, `contradicts`, `updates` and `entails`; any other word may be a relation too.
         What replaces or repeats another is said with `supersede` and `merge`, and shows among the links.
         """
         self._engine.known(src, field="src")
-        self._engine.known(dst, field="dst")
+        dst = clean_id(dst, "dst")
+        if not clean_flag("dangling", dangling):
+            self._engine.known(dst, field="dst")
         if src == dst:
             raise InvalidInputError(
                 f"{src} cannot be linked to itself; pass two different memories", field="dst"

@@ -237,7 +237,9 @@ class Client(Remote):
     ) -> list[Conflict]:
         return self.call("find_conflicts", locals())
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
         return self.call("link", locals())
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
@@ -561,7 +563,9 @@ class AsyncClient(AsyncRemote):
     ) -> list[Conflict]:
         return await self.call("find_conflicts", locals())
 
-    async def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
+    async def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
         return await self.call("link", locals())
 
     async def unlink(self, src: str, dst: str, rel: str | None = None) -> int:

@@ -521,10 +521,15 @@ class AgentBank:
         with self._reaching(*ids) as bank:
             return bank.forget(ids, dry_run=dry_run)
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        """Link two memories, everywhere."""
-        with self._reaching(src=src, dst=dst) as bank:
-            return bank.link(src, dst, rel, strength)
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        """Link two memories, everywhere. With `dangling`, `dst` need not be there (yet)."""
+        ends = (
+            {"src": src} if dangling and self.home.bank.engine.get(dst) is None else {"src": src, "dst": dst}
+        )
+        with self._reaching(**ends) as bank:
+            return bank.link(src, dst, rel, strength, dangling=dangling)
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         """Remove the links from one memory to another, everywhere."""

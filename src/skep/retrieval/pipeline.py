@@ -329,7 +329,7 @@ def _flags(
         "replaces": replaces,
         "stale": memory.stale,
         "gone": ANCHORS_GONE in memory.metadata,
-        "pending": memory.status == "pending",
+        memory.status: memory.status != "active",
     }
     return tuple(flag for flag, holds in told.items() if holds)
 
