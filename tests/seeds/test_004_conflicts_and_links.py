@@ -184,7 +184,7 @@ def test_a_decision_can_be_changed_and_is_refused_on_what_is_gone(bank: Bank) ->
     assert bank.get(a).confidence == 0.8
     bank.resolve_judgement(a, b, "SUPERSEDED")
     assert bank.get(a).superseded_by == b
-    with pytest.raises(InvalidInputError, match="superseded"):
+    with pytest.raises(NotFoundError, match="superseded"):
         bank.resolve_judgement(a, b, "KEEP_BOTH")
 
 

@@ -15,7 +15,7 @@ from typing import cast
 import msgspec
 
 from skep.engine.engine import Engine
-from skep.errors import InvalidInputError, JudgeError
+from skep.errors import InvalidInputError, JudgeError, NotFoundError
 from skep.lifecycle import decisions
 from skep.lifecycle import decisions as decisions_module
 from skep.lifecycle.judge import DECISIONS, Case, Decision, Judge, Verdicts, fitting, known_word
@@ -251,7 +251,7 @@ def _case(engine: Engine, a: str, b: str) -> Case:
     one, other = engine.memory(a), engine.memory(b)
     for memory in (one, other):
         if memory.status not in CURRENT:
-            raise InvalidInputError(
+            raise NotFoundError(
                 f"{memory.id} is {memory.status}, so there is nothing to decide; `restore` makes it current again"
             )
     older, newer = older_first(one, other, engine.now())
