@@ -357,6 +357,10 @@ def clean_id(value: object, field: str = "memory_id") -> str:
     return clean_text(field, value, 500)
 
 
+STEP_LIMIT = 2000
+"""Characters of one step of a task."""
+
+
 def clean_ids(field: str, value: object) -> tuple[str, ...]:
     """Ids, each once; a single one stands for itself."""
     if isinstance(value, str):
@@ -366,6 +370,15 @@ def clean_ids(field: str, value: object) -> tuple[str, ...]:
             f"{field} must be an id or a list of ids, got {type(cast('object', value)).__name__}", field=field
         )
     return tuple(dict.fromkeys(clean_id(one, field) for one in cast("Iterable[object]", value)))
+
+
+def clean_lines(field: str, value: object) -> list[str]:
+    """Texts, in order."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise WrongTypeError(
+            f"{field} must be a list of texts, got {type(cast('object', value)).__name__}", field=field
+        )
+    return [clean_text(field, one, STEP_LIMIT) for one in cast("Iterable[object]", value)]
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:

@@ -20,7 +20,12 @@ def ids(text: str) -> list[str]:
 
 
 def test_the_hybrid_preset_has_the_weights_of_the_document() -> None:
-    assert preset("hybrid").weights == {"semantic": 0.55, "lexical": 0.20, "recency": 0.15, "importance": 0.10}
+    assert preset("hybrid").weights == {
+        "semantic": 0.55,
+        "lexical": 0.20,
+        "recency": 0.15,
+        "importance": 0.10,
+    }
 
 
 def test_an_exact_identifier_is_found_whatever_its_vector_is(meaning: Bank) -> None:
@@ -37,7 +42,9 @@ def test_of_near_identical_memories_the_newer_ranks_first_in_hybrid(bank: Bank, 
 
 
 def test_without_the_other_three_weights_hybrid_is_semantic(bank: Bank) -> None:
-    bank.remember_many([f"The {word} is stored in shelf {n}" for n, word in enumerate(("ink", "paper", "glue"))])
+    bank.remember_many(
+        [f"The {word} is stored in shelf {n}" for n, word in enumerate(("ink", "paper", "glue"))]
+    )
     plain = bank.recall("where is the paper", preset="semantic")
     same = bank.recall("where is the paper", preset="hybrid", config={"weights": {"semantic": 0.55}})
     assert [hit.memory.id for hit in same] == [hit.memory.id for hit in plain]
@@ -195,7 +202,9 @@ def test_the_five_tools_are_within_reach_of_eight(agent: Any) -> None:
     b = ids(agent.text("remember", text="The parser was written from its tests", kind="episode"))[0]
     assert agent.text("link", src=b, dst=a, rel="example_of") == f"linked [{b}] example_of [{a}]"
     assert "Always write tests" in agent.text("link", src=b, verb="show", depth=2)
-    walked = agent.text("recall", query="parser written", limit=1, expand={"relations": ["example_of"], "decay": 0.7})
+    walked = agent.text(
+        "recall", query="parser written", limit=1, expand={"relations": ["example_of"], "decay": 0.7}
+    )
     assert "Always write tests" in walked
     assert agent.text("link", src=b, dst=a, verb="remove") == "removed 1 link"
     agent.text("resolve", id=a, other=b, decision="SUPERSEDED")
@@ -213,7 +222,9 @@ def test_links_round_trip_and_the_same_one_twice_is_one(bank: Bank) -> None:
         bank.link(a, a)
 
 
-def test_a_link_may_lead_to_what_is_not_there_where_that_is_asked(bank: Bank, skep: Callable[..., Any]) -> None:
+def test_a_link_may_lead_to_what_is_not_there_where_that_is_asked(
+    bank: Bank, skep: Callable[..., Any]
+) -> None:
     a = bank.remember("Rule: greet visitors").memory.id
     with pytest.raises(NotFoundError):
         bank.link(a, "zz-9", "refines")

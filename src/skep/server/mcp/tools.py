@@ -414,6 +414,7 @@ def report_outcome(
         list[str],
         Meta(description="Ids of the memories that were relied on, as shown in brackets.", extra=IS_ID),
     ] = [],  # noqa: B006 - read only
+    steps: Annotated[list[str], Meta(description="What you did, in order, as run_tests(unit).")] = [],  # noqa: B006
     lesson: Annotated[
         str | None, Meta(description="What to do the same way, or differently, next time.")
     ] = None,
@@ -431,6 +432,7 @@ def report_outcome(
         task,
         success if grade is None else grade,
         used=used,
+        steps=steps,
         task_type=task_type,
         domain=domain,
         lesson=lesson,
