@@ -19,7 +19,7 @@ from skep.server.mcp.tool_profiles import build_server
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
 
-from mcp_wire import Client  # noqa: E402
+from mcp_wire import Client  # pyright: ignore
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def skep(tmp_path: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Client]:
+def agent(tmp_path: Path) -> Iterator[Any]:
     """An MCP client of the default profile, on the bank of `skep`."""
     banks = Banks(str(tmp_path / "bank.skep"), environ={}, start=tmp_path)
-    client = Client(build_server("default", banks, version="1"))
+    client: Any = Client(build_server("default", banks, version="1"))
     client.initialize()
     yield client
     client.close()

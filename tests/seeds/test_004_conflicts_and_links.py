@@ -12,7 +12,7 @@ from tests.conftest import Clock
 from skep import Bank, ConflictError, InvalidInputError, NotFoundError
 from skep.config import Settings
 from skep.errors import LineageError
-from skep.retrieval.recall_config import preset
+from skep.retrieval.recall_config import Expand, preset
 
 
 def ids(text: str) -> list[str]:
@@ -249,24 +249,26 @@ def test_cycles_of_links_end(bank: Bank) -> None:
     assert set(bank.neighbors(a, depth=5).memories) == {b, c}
 
 
-def test_recall_walks_links_with_relations_depth_cap_and_score(bank: Bank, skep: Callable[..., Any]) -> None:
-    said = ("The parser was written from its tests", "Always write tests first", "House rules of the team")
-    for remember in (
-        lambda text: bank.remember(text, on_conflict="ignore").memory.id,
-        lambda text: skep("add", text, "--on-conflict", "ignore")["memory"]["id"],
-    ):
-        a, b, c = map(remember, said)
-        if a in {memory.id for memory in bank.find()}:
-            bank.link(a, b, "example_of"), bank.link(b, c, "refines")
-            how = {"relations": ["example_of"], "depth": 1, "cap": 5, "decay": 0.7}
-            hits = bank.recall("who wrote the parser", limit=1, expand=how).hits
-            assert [(hit.memory.id, hit.flags) for hit in hits] == [(a, ()), (b, ("expanded",))]
-            assert hits[1].score == pytest.approx(0.7 * hits[0].score)
-        else:
-            skep("link", a, b, "--rel", "example_of"), skep("link", b, c, "--rel", "refines")
-            walk = ("--rel", "example_of", "--rel", "refines", "--depth", "2", "--cap", "2", "--decay", "0.7")
-            hits = skep("search", "who wrote the parser", "-n", "1", *walk)["hits"]
-            assert [hit["memory"]["id"] for hit in hits] == [a, b, c]
+SAID = ("The parser was written from its tests", "Always write tests first", "House rules of the team")
+
+
+def test_recall_walks_links_with_relations_depth_cap_and_score(bank: Bank) -> None:
+    a, b, c = (bank.remember(text, on_conflict="ignore").memory.id for text in SAID)
+    bank.link(a, b, "example_of")
+    bank.link(b, c, "refines")
+    walk = Expand(relations=("example_of",), depth=1, cap=5, decay=0.7)
+    hits = bank.recall("who wrote the parser", limit=1, expand=walk).hits
+    assert [(hit.memory.id, hit.flags) for hit in hits] == [(a, ()), (b, ("expanded",))]
+    assert hits[1].score == pytest.approx(0.7 * hits[0].score)
+
+
+def test_the_command_walks_links_with_the_same_parameters(skep: Callable[..., Any]) -> None:
+    a, b, c = (skep("add", text, "--on-conflict", "ignore")["memory"]["id"] for text in SAID)
+    skep("link", a, b, "--rel", "example_of")
+    skep("link", b, c, "--rel", "refines")
+    walk = ("--rel", "example_of", "--rel", "refines", "--depth", "2", "--cap", "2", "--decay", "0.7")
+    hits = skep("search", "who wrote the parser", "-n", "1", *walk)["hits"]
+    assert [hit["memory"]["id"] for hit in hits] == [a, b, c]
 
 
 def test_conflicts_are_looked_for_within_kind_scope_and_tags(bank: Bank) -> None:

@@ -73,6 +73,9 @@ def _often(_ctx: click.Context, _param: click.Parameter, seconds: float | None) 
     show_default=True,
     help="Let facts fade that nothing supports, and set aside those below 0.3; look at --dry-run first.",
 )
+@click.option(
+    "--halve", is_flag=True, help="A clear contradiction halves the confidence of both until it is decided."
+)
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
     "--cluster",
@@ -128,6 +131,7 @@ def maintain(
     reflect: bool,
     consolidate: str,
     decay: Literal["none", "days", "hours"],
+    halve: bool,
     gc_days: float | None,
     cluster: str,
     distil_command: str | None,
@@ -162,6 +166,7 @@ def maintain(
         steps=tuple(chosen),
         consolidate=consolidate,
         decay=decay,
+        halve=halve,
         gc_days=gc_days,
         cluster=cluster,
         max_tokens=max_tokens,
