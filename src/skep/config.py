@@ -10,15 +10,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from skep.errors import ConfigError
+from skep.model import Memory, OnConflict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from skep.model import Memory, OnConflict
-
 
 BANK_NAME = "bank.skep"
 PROJECT_FOLDER = ".skep"
+
+
+POLICY = "conflict/policy"
+"""The setting of a bank that says what `remember` does with a conflict where neither the call nor `Settings` does."""
+POLICIES: tuple[str, ...] = ("ignore", "warn", "supersede", "raise")
+_NAMES = f"{POLICY} recall/config recall/updates recall/contradicts redact/kinds review/ask settings/from"
+SETTINGS: tuple[str, ...] = tuple(_NAMES.split())
+"""The settings that skep reads, by name."""
+FAMILIES = frozenset(name.partition("/")[0] for name in SETTINGS)
+"""The first parts of their names."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,39 +74,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             value = getattr(self, name)
             if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
                 raise ConfigError(f"setting {name} must be above 0, got {value!r}")
-        if self.on_conflict is not None:
-            clean_policy("on_conflict", self.on_conflict)
+        if self.on_conflict not in (None, *POLICIES):
+            raise ConfigError(
+                f"setting on_conflict must be one of {', '.join(POLICIES)}, not {self.on_conflict!r}"
+            )
         if self.contradiction_fn is not None and not callable(self.contradiction_fn):
             raise ConfigError("setting contradiction_fn must be a function of two memories")
-
-
-POLICY = "conflict/policy"
-"""The setting of a bank that says what `remember` does with a conflict where neither the call nor `Settings` does."""
-POLICIES: tuple[str, ...] = ("ignore", "warn", "supersede", "raise")
-_NAMES = f"{POLICY} recall/config recall/updates recall/contradicts redact/kinds review/ask settings/from"
-SETTINGS: tuple[str, ...] = tuple(_NAMES.split())
-"""The settings that skep reads, by name."""
-_FAMILIES = frozenset(name.partition("/")[0] for name in SETTINGS)
-
-
-def clean_policy(field: str, value: object) -> str:
-    """A policy for conflicts."""
-    from skep.validation import clean_choice
-
-    return clean_choice(field, value, POLICIES)
-
-
-def check_setting(key: str, value: object) -> None:
-    """Refuse a setting that nothing would read: an unknown name beside those of skep, or a value that means nothing.
-
-    Names that begin otherwise are an application's own.
-    """
-    if key.partition("/")[0] in _FAMILIES and key not in SETTINGS:
-        from skep.errors import InvalidInputError, did_you_mean
-
-        raise InvalidInputError(f"there is no setting {key!r}; {did_you_mean(key, SETTINGS)}", field="key")
-    if key == POLICY and value is not None:
-        clean_policy(POLICY, value)
 
 
 def bank_url(path: object, environ: Mapping[str, str]) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from skep.config import Settings
+from skep.config import FAMILIES, POLICIES, POLICY, SETTINGS, Settings
 from skep.errors import (
     BadTextError,
     EmptyTextError,
@@ -650,3 +650,19 @@ _SIZES = {
     "key": "text_limit",
 }
 """The limit of each field of an event."""
+
+
+def clean_policy(field: str, value: object) -> str:
+    """A policy for conflicts."""
+    return clean_choice(field, value, POLICIES)
+
+
+def check_setting(key: str, value: object) -> None:
+    """Refuse a setting that nothing would read: an unknown name beside those of skep, or a value that means nothing.
+
+    Names that begin otherwise are an application's own.
+    """
+    if key.partition("/")[0] in FAMILIES and key not in SETTINGS:
+        raise InvalidInputError(f"there is no setting {key!r}; {did_you_mean(key, SETTINGS)}", field="key")
+    if key == POLICY and value is not None:
+        clean_policy(POLICY, value)

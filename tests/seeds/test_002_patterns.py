@@ -49,6 +49,19 @@ def test_the_queries_of_the_document_find_what_they_name(
         assert named <= {hit.memory.text for hit in hits}
 
 
+def test_a_pattern_has_the_fields_of_the_document(bank: Bank) -> None:
+    kept = bank.remember(
+        "Always use bcrypt with 10+ rounds", kind="procedure", title="API configuration for auth endpoints",
+        domain="security", agent="backend-dev", metadata={"task_type": "authentication"}, confidence=0.85,
+    ).memory  # fmt: skip
+    assert bank.recall("bcrypt rounds")[0].memory.id == kept.id
+    bank.learn("authentication", "success", used=[kept.id], task_type="authentication")
+    now = bank.get(kept.id)
+    assert (now.title, now.domain, now.agent, now.confidence > 0.85) == (
+        "API configuration for auth endpoints", "security", "backend-dev", True)  # fmt: skip
+    assert (now.successes, now.metadata["task_type"]) == (1, "authentication")
+
+
 def test_a_task_is_recommended_what_fits_it(meaning: Bank) -> None:
     found = filled(meaning).recommend("Implement user login with password")
     assert found[0].memory.text == "Rate limit login attempts" or "bcrypt" in found[0].memory.text

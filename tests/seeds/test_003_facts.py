@@ -71,7 +71,7 @@ def test_episodes_in_other_words_support_a_fact_and_look_alikes_do_not(bank: Ban
     bank.maintain(EVIDENCE)
     found = {text: set(bank.get(memory_id).evidence) for text, memory_id in facts.items()}
     assert sum(told[episode] in found[text] for text, episode in TOLD) >= 12
-    assert len(set().union(*found.values()) - set(told.values())) <= 2
+    assert len({episode for each in found.values() for episode in each} - set(told.values())) <= 2
 
 
 def test_each_episode_raises_confidence_by_a_share_of_the_doubt(bank: Bank) -> None:
@@ -200,12 +200,15 @@ def test_a_tool_result_over_its_tier_is_cut_between_memories() -> None:
     assert 300 < context.tokens <= 420
 
 
+RULES = "rule " * 500
+
+
 def test_recent_messages_come_first_and_system_text_fills_the_rest() -> None:
     context = build_context(
         ["user: " + "word " * 60], ["result " * 20], facts=["a fact"], system="rule " * 500, budget=200
     )
     assert (len(context.messages), len(context.tool_results), context.facts) == (1, 1, ("a fact",))
-    assert 0 < len(context.system) < len("rule " * 500)
+    assert 0 < len(context.system) < len(RULES)
     assert context.tokens <= 200
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from skep.bank.open_bank import BULK, OpenBank, file_errors
-from skep.config import check_setting
 from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.errors import (
@@ -27,6 +26,7 @@ from skep.events import SettingChanged
 from skep.model import Event
 from skep.storage.store import Applied
 from skep.validation import (
+    check_setting,
     clean_call,
     clean_count,
     clean_flag,

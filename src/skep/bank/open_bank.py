@@ -13,13 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from skep.clock import pack
-from skep.config import POLICY, clean_policy
+from skep.config import POLICY
 from skep.engine.engine import Engine
 from skep.errors import ClosedError, DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.events import Body, mentioned, plan
 from skep.filters import Filter, checked_filter
 from skep.model import Event, Memory, OnConflict, ScopeLike
-from skep.validation import Time, clean_flag, clean_scope, clean_time, public_text
+from skep.validation import Time, clean_flag, clean_policy, clean_scope, clean_time, public_text
 
 if TYPE_CHECKING:
     from pathlib import Path

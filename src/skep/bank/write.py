@@ -11,7 +11,6 @@ import msgspec
 
 from skep.bank.open_bank import BULK, OpenBank, Sees
 from skep.confidence import independent
-from skep.config import clean_policy
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.events import Changed, Confirm, Dispute, Evidence, Mark, Retract, Revise, Supersede
@@ -40,6 +39,7 @@ from skep.validation import (
     clean_id,
     clean_ids,
     clean_number,
+    clean_policy,
     clean_sources,
     clean_text,
     public_text,

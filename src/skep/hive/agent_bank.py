@@ -18,7 +18,7 @@ from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
 from skep.bank.read import Page
 from skep.bank.write import clean_items, fields_of
-from skep.config import POLICY, clean_policy
+from skep.config import POLICY
 from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
 from skep.filters import Filter, checked_filter
@@ -55,6 +55,7 @@ from skep.validation import (
     clean_count,
     clean_id,
     clean_ids,
+    clean_policy,
     clean_sources,
     clean_text,
     clean_time,
