@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -52,7 +52,7 @@ def skep(tmp_path: Path) -> Callable[..., Any]:
 def agent(tmp_path: Path) -> Iterator[Any]:
     """An MCP client of the default profile, on the bank of `skep`."""
     banks = Banks(str(tmp_path / "bank.skep"), environ={}, start=tmp_path)
-    client: Any = Client(build_server("default", banks, version="1"))
+    client: Any = cast("Any", Client)(build_server("default", banks, version="1"))
     client.initialize()
     yield client
     client.close()
