@@ -266,6 +266,7 @@ class Outcome(Body):
     success: bool
     used: list[str] = []
     task: str = ""
+    steps: list[str] = []
     metrics: dict[str, Finite] = {}
     task_type: str | None = None
     domain: str | None = None

@@ -434,6 +434,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     success: bool
     used: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    """What was done, in order, one line each, such as `run_tests(unit)` or `push(main) failed: refused`."""
     metrics: dict[str, float] = {}
     task_type: str | None = None
     domain: str | None = None

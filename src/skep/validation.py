@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from skep.config import Settings
+from skep.config import FAMILIES, POLICIES, POLICY, SETTINGS, Settings
 from skep.errors import (
     BadTextError,
     EmptyTextError,
@@ -344,6 +344,10 @@ def clean_id(value: object, field: str = "memory_id") -> str:
     return clean_text(field, value, 500)
 
 
+STEP_LIMIT = 2000
+"""Characters of one step of a task."""
+
+
 def clean_ids(field: str, value: object) -> tuple[str, ...]:
     """Ids, each once; a single one stands for itself."""
     if isinstance(value, str):
@@ -369,6 +373,15 @@ def is_blank(value: object) -> bool:
         return value is None or (isinstance(value, Sized) and not len(value))
     except TypeError:  # an array without dimensions
         return False
+
+
+def clean_lines(field: str, value: object) -> list[str]:
+    """Texts, in order."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise WrongTypeError(
+            f"{field} must be a list of texts, got {type(cast('object', value)).__name__}", field=field
+        )
+    return [clean_text(field, one, STEP_LIMIT) for one in cast("Iterable[object]", value)]
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:
@@ -639,3 +652,19 @@ _SIZES = {
     "key": "text_limit",
 }
 """The limit of each field of an event."""
+
+
+def clean_policy(field: str, value: object) -> str:
+    """A policy for conflicts."""
+    return clean_choice(field, value, POLICIES)
+
+
+def check_setting(key: str, value: object) -> None:
+    """Refuse a setting that nothing would read: an unknown name beside those of skep, or a value that means nothing.
+
+    Names that begin otherwise are an application's own.
+    """
+    if key.partition("/")[0] in FAMILIES and key not in SETTINGS:
+        raise InvalidInputError(f"there is no setting {key!r}; {did_you_mean(key, SETTINGS)}", field="key")
+    if key == POLICY and value is not None:
+        clean_policy(POLICY, value)

@@ -85,10 +85,11 @@ def test_mmr_with_full_balance_is_the_order_of_relevance(scores: list[float]) ->
     assert np.argsort(-relevance).tolist() == picked
 
 
-def test_diversity_keeps_the_best_of_each_cluster() -> None:
+def test_diversity_keeps_the_surest_of_each_cluster_and_of_equals_the_best() -> None:
     vectors = np.array([[1, 0], [0.9, 0.436], [0, 1], [0.1, 0.995]], dtype=np.float32)
 
-    assert selection.diverse(vectors) == [0, 2]
+    assert selection.diverse(vectors, np.full(4, 0.5)) == [0, 2]
+    assert selection.diverse(vectors, np.array([0.5, 0.9, 0.5, 0.5])) == [1, 2]
 
 
 @pytest.mark.parametrize(

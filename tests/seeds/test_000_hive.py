@@ -384,3 +384,8 @@ def test_http_serves_a_hive_as_it_serves_a_bank(tmp_path: Path) -> None:
     assert (again, second, repeated["memory"].id) == (False, True, stored.memory.id)
     assert texts(bank.recall("staging database")) == [PORT]
     served.close()
+
+
+def test_a_scheme_that_is_no_hub_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no kind of hub that skep knows"):
+        Bank.open("kafka://team.servicebus.windows.net/memories")

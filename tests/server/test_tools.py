@@ -18,10 +18,10 @@ from skep.server.mcp.start import Banks
 from skep.server.mcp.tool_profiles import PROFILES, build_server
 from skep.storage import sqlite_file
 
-DEFAULT = ["remember", "recall", "revise", "forget", "link", "report_outcome", "recommend", "memory_status"]
+DEFAULT = ["remember", "recall", "revise", "forget", "link", "resolve", "report_outcome", "recommend"]
 FULL = [
     "search_memory", "find_conflicts", "supersede", "restore", "unlink", "neighbors", "history", "undo",
-    "maintain", "find", "pending_judgements", "resolve_judgement",
+    "maintain", "find", "pending_judgements", "resolve_judgement", "memory_status",
 ]  # fmt: skip
 
 
@@ -51,14 +51,14 @@ def refused(agent: Client, name: str, **arguments: Any) -> str:
     return result["content"][0]["text"]
 
 
-def test_the_default_profile_has_seven_tools_and_fits_its_budget() -> None:
+def test_the_default_profile_has_eight_tools_and_fits_its_budget() -> None:
     listed = [tool.wire() for tool in PROFILES["default"](None)]
 
     assert [tool["name"] for tool in listed] == DEFAULT
     assert tokens(json.dumps(listed)) < 3500
 
 
-def test_the_full_profile_adds_twelve() -> None:
+def test_the_full_profile_adds_thirteen() -> None:
     names = [tool.name for tool in PROFILES["full"](None)]
 
     assert sorted(names) == sorted(DEFAULT + FULL)
@@ -474,7 +474,7 @@ def test_a_stateless_client_is_asked_for_its_folders_in_the_answer(
     project = tmp_path / "p"
     (project / ".skep").mkdir(parents=True)
     banks = Banks(None, environ={"HOME": str(tmp_path)}, start=tmp_path)
-    client = connect(build_server("default", banks, version="1"))
+    client = connect(build_server("full", banks, version="1"))
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
@@ -495,7 +495,7 @@ def test_a_client_that_never_answers_is_asked_for_its_folders_only_once(
     tmp_path: Path, connect: Callable[..., Client]
 ) -> None:
     banks = Banks(None, environ={"HOME": str(tmp_path)}, start=tmp_path)
-    client = connect(build_server("default", banks, version="1"))
+    client = connect(build_server("full", banks, version="1"))
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},

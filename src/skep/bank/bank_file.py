@@ -26,6 +26,7 @@ from skep.events import SettingChanged
 from skep.model import Event
 from skep.storage.store import Applied
 from skep.validation import (
+    check_setting,
     clean_call,
     clean_count,
     clean_flag,
@@ -88,8 +89,13 @@ class FileVerbs(OpenBank):
         return self._engine.settings_under("" if is_blank(prefix) else clean_text("prefix", prefix, 500))
 
     def set_setting(self, key: str, value: Any) -> Event:
-        """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it."""
+        """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it.
+
+        Of the names that skep reads (`conflict/policy`, `recall/config`, `redact/kinds` …) a wrong one is refused; a
+        name that begins otherwise is yours.
+        """
         key = clean_text("key", key, 500)
+        check_setting(key, value)
         return self._write(SettingChanged(key=key, value=clean_json("value", value, SETTING_LIMIT)))
 
     def versions(self) -> dict[str, int]:

@@ -13,12 +13,13 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from skep.clock import pack
+from skep.config import POLICY
 from skep.engine.engine import Engine
 from skep.errors import ClosedError, DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.events import Body, mentioned, plan
 from skep.filters import Filter, checked_filter
-from skep.model import Event, Memory, ScopeLike
-from skep.validation import Time, clean_flag, clean_scope, clean_time, public_text
+from skep.model import Event, Memory, OnConflict, ScopeLike
+from skep.validation import Time, clean_flag, clean_policy, clean_scope, clean_time, public_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,6 +134,12 @@ class OpenBank:
         chosen = redaction.clean_kinds("redact", redact, usual)
         limits = self._engine.settings
         return redaction.redact_fields(fields, chosen, longest=max(limits.text_limit, limits.metadata_limit))
+
+    def _policy(self, given: OnConflict | None, usual: OnConflict) -> OnConflict:
+        """What to do with a conflict: what the call says, else how the bank was opened, else its setting."""
+        if given is not None:
+            return cast("OnConflict", clean_policy("on_conflict", given))
+        return self._engine.settings.on_conflict or self._engine.setting(POLICY) or usual
 
     @cached_property
     def _recall(self) -> Recaller:

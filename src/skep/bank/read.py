@@ -155,7 +155,8 @@ class ReadVerbs(OpenBank):
         done, and of how many.
         """
         threshold = clean_number("threshold", threshold, 0.0, 1.0)
-        clean_call("contradiction_fn", contradiction_fn)
+        contradiction_fn = clean_call("contradiction_fn", contradiction_fn)
+        contradiction_fn = contradiction_fn or self._engine.settings.contradiction_fn
         clean_call("progress", progress)
         sees = self._sees(scope, include_shared)
         shared = sees is None or sees(_NOBODYS)

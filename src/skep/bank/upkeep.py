@@ -17,6 +17,7 @@ from skep.validation import (
     clean_flag,
     clean_id,
     clean_ids,
+    clean_lines,
     clean_mapping,
     clean_number,
     clean_scope,
@@ -102,6 +103,7 @@ class UpkeepVerbs(OpenBank):
         outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
+        steps: Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,
@@ -116,6 +118,8 @@ class UpkeepVerbs(OpenBank):
             task: What was to be done.
             outcome: `"success"` or `"failure"`, a truth value, or a grade from 0.0 to 1.0.
             used: Ids of the memories that were used; one alone may be given as it is.
+            steps: What was done, in order, one line each: `"run_tests(unit)"`, `"push(main) failed: refused"`. What the
+                steps of successes and failures tell is compared by `skep.agent.strategies`.
             metrics: Figures worth keeping.
             task_type: The kind of task, for recommending.
             domain: The field.
@@ -139,12 +143,17 @@ class UpkeepVerbs(OpenBank):
             )
         said, _ = self._cleaned({"text": task, "title": lesson}, True)
         task, lesson = said["text"], said["title"]
+
+        def redact(line: str) -> str:
+            return public_text("steps", self._cleaned({"text": line}, True)[0]["text"], limit)
+
         figures: Mapping[str, Any] = {} if metrics is None else clean_mapping("metrics", metrics)
         return learn(
             self._engine,
             public_text("task", task, limit),
             success=success if isinstance(success, bool) else float(success),
             used=clean_ids("used", used),
+            steps=[redact(line) for line in clean_lines("steps", steps)],
             metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
             task_type=None if task_type is None else public_text("task_type", task_type, 500),
             domain=None if domain is None else public_text("domain", domain, 500),
@@ -223,6 +232,7 @@ class UpkeepVerbs(OpenBank):
             "outcomes": len(outcomes),
             "successes": wins,
             "success_rate": wins / len(outcomes) if outcomes else None,
+            "trajectories": sum(bool(outcome.steps) for outcome in outcomes),
             "by_domain": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_domain.items())},
             "by_task_type": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_type.items())},
         }

@@ -39,6 +39,7 @@ from skep.validation import (
     clean_id,
     clean_ids,
     clean_number,
+    clean_policy,
     clean_sources,
     clean_text,
     is_blank,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from skep.semantics.link_graph import Direction
 
 
-ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (dict, Mapping)
 _FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
 _HOW = ("contradiction_fn", "on_conflict", "redact")
@@ -96,7 +96,7 @@ class WriteVerbs(OpenBank):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -127,8 +127,10 @@ class WriteVerbs(OpenBank):
                 exactly what this call says; its id, history and record stay.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
-                refuses. With an embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
-            contradiction_fn: Asked about pairs on which the built-in rules say nothing.
+                refuses. Without it, `Settings.on_conflict`, the bank's setting `conflict/policy`, or `warn`. With an
+                embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
+            contradiction_fn: Asked about pairs on which the built-in rules say nothing; without it,
+                `Settings.contradiction_fn`.
             redact: What to take out first, from text, title, source, domain, tags and metadata; the kinds that were
                 found are in the result. True takes out what the bank's setting `redact/kinds` names, by default
                 secrets: keys, tokens, passwords. Or name kinds, such as `"email"`, `"personal"` or `"all"`. False takes
@@ -159,8 +161,7 @@ class WriteVerbs(OpenBank):
         given = {"text": text, "kind": kind} | {
             key: value for key, value in said.items() if value is not None
         }
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
-        item = self._item(given, on_conflict)
+        item = self._item(given, self._policy(on_conflict, "warn"))
         result = self._writer.remember(
             self._engine,
             item.body,
@@ -173,13 +174,13 @@ class WriteVerbs(OpenBank):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         """Store many memories: texts, or mappings with the arguments of `remember`.
 
-        Every item is checked before the first is written. Conflicts are not looked for unless asked; `maintain`
-        finds them later at a fraction of the cost.
+        Every item is checked before the first is written. Conflicts are not looked for unless the call or the bank
+        asks for it (`Settings.on_conflict`, `conflict/policy`); `maintain` finds them later at a fraction of the cost.
 
         Args:
             items: What to remember. An item's own `on_conflict` goes before that of the call.
@@ -188,7 +189,7 @@ class WriteVerbs(OpenBank):
                 written one by one, each compared with all before it.
             progress: Called with what is done and what there is in all.
         """
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        policy = self._policy(on_conflict, "ignore")
         clean_call("progress", progress)
         from skep.runtime import gc_paused
 
@@ -196,7 +197,7 @@ class WriteVerbs(OpenBank):
         rest = iter(clean_items(items))
         while some := list(islice(rest, BULK)):
             with gc_paused():
-                self._check(some, on_conflict, checked)
+                self._check(some, policy, checked)
         return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
 
     def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:
@@ -214,7 +215,7 @@ class WriteVerbs(OpenBank):
         if not (isinstance(given, dict) and given.keys() <= _FIELDS):
             refuse_unknown(given, _GIVEN)
             fields = dict(given)
-            policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+            policy = clean_policy("on_conflict", fields.pop("on_conflict", None) or on_conflict)
             asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
             redact = fields.pop("redact", None)
             redact = True if redact is None else redact
@@ -225,7 +226,7 @@ class WriteVerbs(OpenBank):
         return self._writer.Item(
             body=body,
             on_conflict=policy,  # type: ignore[arg-type]
-            contradiction_fn=asks,
+            contradiction_fn=asks or self._engine.settings.contradiction_fn,
             redactions=tuple(redacted),
         )
 
@@ -421,15 +422,19 @@ def fields_of(item: object) -> Mapping[str, Any]:
 class LinkVerbs(OpenBank):
     """Link, unlink, neighbors, subgraph, path."""
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        """Link two memories; the same link twice is one link.
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        """Link two memories; the same link twice is one link. With `dangling`, `dst` need not be there (yet).
 
         The engine knows `related`, `refines`, `derived_from` (what is derived from something goes stale with it),
         `example_of`, `contradicts`, `updates` and `entails`; any other word may be a relation too.
         What replaces or repeats another is said with `supersede` and `merge`, and shows among the links.
         """
         self._engine.known(src, field="src")
-        self._engine.known(dst, field="dst")
+        dst = clean_id(dst, "dst")
+        if not clean_flag("dangling", dangling):
+            self._engine.known(dst, field="dst")
         if src == dst:
             raise InvalidInputError(
                 f"{src} cannot be linked to itself; pass two different memories", field="dst"

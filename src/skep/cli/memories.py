@@ -28,6 +28,7 @@ from skep.cli.app import (
     stage_line,
     when,
 )
+from skep.config import POLICIES
 from skep.embedding.remote import KEYS
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
@@ -37,7 +38,7 @@ from skep.validation import CLEARED
 
 MARK = "\ufeff"
 """What some editors and shells put before the first line."""
-_ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
+_ON_CONFLICT = click.Choice(POLICIES)
 
 
 @click.command()
@@ -71,7 +72,9 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
     help="Take this kind out, and no other; `personal` and `all` are known, too; may be repeated.",
 )
 @click.option(
-    "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
+    "--on-conflict",
+    type=_ON_CONFLICT,
+    help="Default: what `skep config --on-conflict` has set, else warn; ignore for standard input.",
 )
 @scope_options
 @common
@@ -116,7 +119,7 @@ def add(
         fields["scope"] = scope
     with open_bank(bank_path) as bank:
         if text not in (None, "-"):
-            result = bank.remember(text, on_conflict=on_conflict or "warn", **fields)  # type: ignore[arg-type]
+            result = bank.remember(text, on_conflict=on_conflict, **fields)  # type: ignore[arg-type]
             if as_json:
                 print_json(result)
                 return
@@ -145,7 +148,7 @@ def add(
             _told_where_it_stopped(progress) as counted,
             _told_which_line(list(items)),
         ):
-            policy: Any = on_conflict or "ignore"
+            policy: Any = on_conflict
             results = bank.remember_many(items.values(), on_conflict=policy, progress=counted)
         if as_json:
             print_json([result.memory.id for result in results])
@@ -253,6 +256,10 @@ def metadata_option(command: Any) -> Any:
 @click.option("--config", metavar="JSON", help="Fields of a recall config that override the bank's.")
 @click.option("--include-superseded", is_flag=True, help="Also what was replaced or merged.")
 @click.option("--expand/--no-expand", default=None, help="Follow links from the hits, or not.")
+@click.option("--rel", "relations", multiple=True, help="Follow links of this kind; may be repeated.")
+@click.option("--depth", type=int, help="Follow links so many steps.")
+@click.option("--cap", type=int, help="Add at most so many memories by links.")
+@click.option("--decay", type=float, help="A linked memory scores this share of where the link came from.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
 @click.option(
     "--reranker",
@@ -280,6 +287,10 @@ def search(
         raise click.UsageError("--ids gives no memory to explain; leave --explain out")
     if config is not None:
         options["config"] = _object("--config", config)
+    walk = {name: options.pop(name) for name in ("relations", "depth", "cap", "decay")}
+    walk = {name: value for name, value in walk.items() if value is not None and value != ()}
+    if walk:
+        options["expand"] = walk
     if reranker is not None:
         options["reranker"] = _reranker(reranker)
     with open_bank(bank_path, create=False) as bank:
@@ -573,11 +584,14 @@ def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **opt
     help=f"How they relate: {', '.join(RELATIONS)}, or a word of your own.",
 )
 @click.option("--strength", type=float, default=1.0, show_default=True, help="How strongly, 0 to 1.")
+@click.option("--dangling", is_flag=True, help="DST need not be there (yet).")
 @common
-def link(src: str, dst: str, rel: str, strength: float, bank_path: str | None, as_json: bool) -> None:
+def link(
+    src: str, dst: str, rel: str, strength: float, dangling: bool, bank_path: str | None, as_json: bool
+) -> None:
     """Link the memory SRC to DST."""
     with open_bank(bank_path, create=False) as bank:
-        made = bank.link(src, dst, rel, strength)
+        made = bank.link(src, dst, rel, strength, dangling=dangling)
     print_json(made) if as_json else click.echo(f"{made.src} -{made.rel}-> {made.dst}")
 
 

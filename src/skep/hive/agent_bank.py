@@ -17,8 +17,9 @@ import msgspec
 from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
 from skep.bank.read import Page, every
-from skep.bank.write import ON_CONFLICT, clean_items, fields_of
+from skep.bank.write import clean_items, fields_of
 from skep.confidence import said
+from skep.config import POLICY
 from skep.engine.engine import copies_of, derived_from, repeating
 from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
@@ -54,6 +55,7 @@ from skep.validation import (
     clean_choice,
     clean_id,
     clean_ids,
+    clean_policy,
     clean_sources,
     clean_time,
 )
@@ -156,13 +158,13 @@ class AgentBank:
         self,
         text: str,
         *,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         **fields: Any,
     ) -> Promoted:
         """Learn something, and share it if the gateway agrees; the arguments are those of `Bank.remember`."""
         said = {"text": text, "contradiction_fn": contradiction_fn, **fields}
-        return self._remembered(self._draft(said, clean_choice("on_conflict", on_conflict, ON_CONFLICT)))
+        return self._remembered(self._draft(said, self._policy(on_conflict, "warn")))
 
     def add(self, messages: str | Sequence[Mapping[str, str]], **options: Any) -> Taught:
         """Learn from a conversation, in this agent's name; see `Bank.add`."""
@@ -306,16 +308,16 @@ class AgentBank:
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         """Learn many things; each passes the gateway, and copies are sent in bulk."""
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        policy = self._policy(on_conflict, "ignore")
         clean_call("progress", progress)
         drafts: list[_Draft] = []
         for item in clean_items(items):
             try:
-                drafts.append(self._draft(fields_of(item), on_conflict))
+                drafts.append(self._draft(fields_of(item), policy))
             except InvalidInputError as error:
                 error.args = (f"item {len(drafts)}: {error}",)
                 raise
@@ -507,10 +509,15 @@ class AgentBank:
         found = self.hive.members.memory(memory_id)
         return found is not None and self.hive.rights.allows(self.name, "forget", found.agent)
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        """Link two memories, everywhere."""
-        with self._reaching(src=src, dst=dst) as bank:
-            return bank.link(src, dst, rel, strength)
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        """Link two memories, everywhere. With `dangling`, `dst` need not be there (yet)."""
+        ends = (
+            {"src": src} if dangling and self.home.bank.engine.get(dst) is None else {"src": src, "dst": dst}
+        )
+        with self._reaching(**ends) as bank:
+            return bank.link(src, dst, rel, strength, dangling=dangling)
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         """Remove the links from one memory to another, everywhere."""
@@ -530,6 +537,11 @@ class AgentBank:
             self._adopt_replaced(subjects_of(event))
         with self._reaching() as bank:
             return bank.undo(event_id, reason)
+
+    def _policy(self, given: OnConflict | None, usual: OnConflict) -> OnConflict:
+        """What to do with a conflict: what the call says, else the setting of the hive."""
+        chosen = given or self.setting(POLICY) or usual
+        return cast("OnConflict", clean_policy("on_conflict", chosen))
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the hive; the registers of the hive itself are not an agent's to write."""

@@ -484,7 +484,9 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
         relevance = head.score * (nearest / best) if best > 0 and nearest > 0 else head.score
         picked = selection.mmr(relevance, vectors, most, balance=config.mmr_lambda)
     else:
-        picked = selection.diverse(vectors, call.sources.calibrate, threshold=config.similarity)
+        picked = selection.diverse(
+            vectors, head.confidence, call.sources.calibrate, threshold=config.similarity
+        )
     return head.take(picked).noted(config.select, cut=len(found) - len(picked))
 
 
@@ -547,7 +549,7 @@ def _flags(
         "replaces": replaces,
         "stale": memory.stale,
         "gone": ANCHORS_GONE in memory.metadata,
-        "pending": memory.status == "pending",
+        memory.status: memory.status != "active",
     }
     return tuple(flag for flag, holds in told.items() if holds)
 

@@ -59,14 +59,20 @@ def mmr(relevance: Floats, vectors: Vectors, limit: int, *, balance: float = MMR
 
 
 def diverse(
-    vectors: Vectors, same: Callable[[Vectors], Vectors] | None = None, *, threshold: float = SAME
+    vectors: Vectors,
+    sure: Floats,
+    same: Callable[[Vectors], Vectors] | None = None,
+    *,
+    threshold: float = SAME,
 ) -> list[int]:
-    """Positions of the best of each cluster of near-equal candidates.
+    """Positions of the surest of each cluster of near-equal candidates, in the order of their leaders.
 
-    Candidates come best first; one joins the first cluster whose leader is at least `threshold` similar.
+    Candidates come best first; one joins the first cluster whose leader is at least `threshold` similar. Of the equally
+    sure the best stands.
 
     Args:
         vectors: Unit rows, best candidate first.
+        sure: The confidence of each.
         same: Maps raw cosines to the calibrated scale; the identity by default.
         threshold: Calibrated cosine from which two are the same.
     """
@@ -74,11 +80,13 @@ def diverse(
     if same is not None:
         near = same(near)
     alike = near >= threshold
+    np.fill_diagonal(alike, True)  # what has no vector yet is like itself alone
     taken = np.zeros(len(vectors), dtype=bool)
     leaders: list[int] = []
     for position in range(len(vectors)):
         if not taken[position]:
-            leaders.append(position)
+            cluster = np.flatnonzero(alike[position] & ~taken)
+            leaders.append(int(cluster[sure[cluster].argmax()]))
             taken |= alike[position]
     return leaders
 

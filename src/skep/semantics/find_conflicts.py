@@ -162,8 +162,13 @@ def judge_many(
     pairs: Sequence[tuple[Memory, Memory, float]],
     contradiction_fn: ContradictionFn | None = None,
     reader: PairReader | None = None,
+    *,
+    unsure: float = math.inf,
 ) -> list[Conflict | None]:
-    """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once."""
+    """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once.
+
+    From a similarity of `unsure` on, pairs on which the comparer is not sure at all count as possible repetitions.
+    """
     from skep.semantics.pair_judge import Pair  # its weights are read when something is to be compared
     from skep.semantics.pair_judge import judge_many as verdicts_of
 
@@ -174,7 +179,7 @@ def judge_many(
         )
         asked.append(Pair(earlier.text, later.text, similarity, existing.polarity * memory.polarity))
     return [
-        _conflict(existing, memory, similarity, verdict, contradiction_fn)
+        _conflict(existing, memory, similarity, verdict, contradiction_fn, unsure)
         for (existing, memory, similarity), verdict in zip(pairs, verdicts_of(asked, reader), strict=True)
     ]
 
@@ -185,6 +190,7 @@ def _conflict(
     similarity: float,
     verdict: Verdict,
     contradiction_fn: ContradictionFn | None,
+    unsure: float,
 ) -> Conflict | None:
     kind, reason, confidence = CONFLICTS.get(verdict.kind), verdict.reason, verdict.probability
     if (
@@ -197,6 +203,8 @@ def _conflict(
     if (
         kind is not None and related and existing.level != memory.level
     ):  # a summary never contradicts its sources
+        kind, reason = "duplicate", "similarity"
+    if kind is None and confidence < REPORTED and similarity >= unsure and _alike(existing, memory):
         kind, reason = "duplicate", "similarity"
     if kind is None:
         if contradiction_fn is None or not contradiction_fn(existing, memory):
