@@ -15,7 +15,7 @@ from skep.errors import ConfigError, HubAwayError
 from skep.hive.bus.bus import StreamConfig
 from skep.hive.bus.bus_urls import bus_problem, open_bus
 from skep.hive.bus.redis_bus import RedisBus
-from skep.hive.bus.zenoh_bus import ZenohBus
+from skep.hive.bus.zenoh_bus import ZenohBus, stream_of
 from skep.hive.messages import LearnContent, Query, QueryResponse
 
 from .conftest import router
@@ -81,7 +81,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 def test_zenoh_goes_over_quic_with_a_certificate(tmp_path: Path) -> None:
     shown, secret = certificate(tmp_path)
     port = free_port()
-    process = router(f"quic/localhost:{port}", str(shown), str(secret))
+    process = router(f"quic/localhost:{port}?multistream=auto", str(shown), str(secret))
     here: Any = ZenohBus(f"zenoh+quic://localhost:{port}?ca={shown}", "here")
     there = ZenohBus(f"zenoh+quic://localhost:{port}?ca={shown}", "there")
     try:
@@ -97,3 +97,10 @@ def test_zenoh_goes_over_quic_with_a_certificate(tmp_path: Path) -> None:
         here.close()
         there.close()
         process.communicate("")
+
+
+def test_each_kind_of_message_has_a_stream_of_its_own() -> None:
+    kinds = ("skep.present", "hive.team.ask", "hive.team.feed.ana", "hive.team.events")
+    assert len({stream_of(subject) for subject in kinds}) == 4
+    memory = ("hive.team.ask", "hive.team.to.ana", "_INBOX.8f.1")
+    assert {stream_of(subject) for subject in memory} == {stream_of("hive.team.ask")}
