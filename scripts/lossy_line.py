@@ -1,4 +1,4 @@
-"""Heartbeats beside a flood of copies over a line that delays and loses packets: TCP, QUIC, QUIC with a stream per kind.
+"""Heartbeats beside a flood over a line that delays and loses packets: TCP, QUIC, QUIC with a stream per kind.
 
     python scripts/lossy_line.py --loss 1 --delay 20
 

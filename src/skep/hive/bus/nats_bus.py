@@ -103,7 +103,7 @@ class NatsConsumer:
             come.append(told)
             return told.status != 0 or len(come) >= limit or (wait > 0.01 and _none_left(told))
 
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
+        subject = f"{self._nats.api}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
         self._nats.collect(subject, msgspec.json.encode(asked), enough, wait + 1.0)
         found: list[NatsDelivery] = []
         for told in come:
