@@ -16,7 +16,7 @@ import pytest
 from skep.bank.bank import Bank
 from skep.clock import Now
 from skep.embedding.static_table import HashingEmbedder
-from skep.errors import InvalidInputError, NotFoundError
+from skep.errors import ConfigError, InvalidInputError, NotFoundError
 from skep.hive.controller import Controller, open_agent
 from skep.hive.gateway import HivePolicy
 from skep.hive.gossip import Gossip, choose, convergence

@@ -8,6 +8,7 @@ stream says how far a reader must come, so a replica of the stream that lags hid
 ::
 
     nats://ana:password@host:4222/team?replicas=3      the stream SKEP-team, on three servers
+    nats://leaf:4222/team?domain=hq                    the same in the domain `hq`, through a leaf of it
     skep.team.events.ACTOR.COUNTER                     one event
     skep.team.bank                                     the bank it belongs to: the first message counts
     skep.team.snapshot                                 the newest message names the stream that holds the snapshot
@@ -81,8 +82,10 @@ class NatsHub:
                 f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/team"
             )
         options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-        if unknown := options.keys() - {"replicas", "creds"}:
-            raise ConfigError(f"{sorted(unknown)[0]!r} is no option of a NATS hub; replicas and creds are")
+        if unknown := options.keys() - {"replicas", "creds", "domain"}:
+            raise ConfigError(
+                f"{sorted(unknown)[0]!r} is no option of a NATS hub; replicas, creds and domain are"
+            )
         if options.get("replicas", "1") not in ("1", "3", "5"):
             raise ConfigError(f"replicas must be 1, 3 or 5, got {options['replicas']!r}")
         self._replicas = int(options.get("replicas", "1"))
@@ -183,7 +186,10 @@ class NatsHub:
         wanted = {"seq": first, "batch": limit, "next_by_subj": subject}
         wait = self._nats.timeout if patience is None else patience
         told = self._nats.collect(
-            f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(wanted), lambda one: one.status != 0, wait
+            f"{self._nats.api}.DIRECT.GET.{stream}",
+            msgspec.json.encode(wanted),
+            lambda one: one.status != 0,
+            wait,
         )
         if not told or not told[-1].status:
             raise HubAwayError(f"the NATS server at {self._nats.url} stopped answering; try again")

@@ -80,7 +80,7 @@ class NatsReader:
             return told.status != 0 or len(come) >= limit
 
         wanted = msgspec.json.encode({"batch": limit, "no_wait": True})
-        self._nats.collect(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}", wanted, enough, 1.0)
+        self._nats.collect(f"{self._nats.api}.CONSUMER.MSG.NEXT.{STREAM}.{self._name}", wanted, enough, 1.0)
         found: list[NatsDelivery] = []
         for told in come:
             if told.status:
