@@ -140,6 +140,7 @@ class Api:
             Route("/v1/openapi.json", self._gate("openapi", self._openapi), methods=["GET"]),
             Route("/v1/me", self._gate("me", self._me), methods=["GET"]),
             Route("/v1/banks", self._gate("banks", self._list), methods=["GET"]),
+            Route("/v1/spread", self._gate("spread", self._spread), methods=["GET"]),
             Route("/v1/denials", self._gate("denials", self._denials), methods=["GET"]),
             Route(f"{one}/usage", self._gate("usage", self._usage), methods=["GET"]),
             Route(f"{one}/changes", self._gate("changes", self._changes), methods=["GET"]),
@@ -402,6 +403,13 @@ class Api:
 
     async def _list(self, _request: Request, token: Token) -> Response:
         return _json(msgspec.json.encode([name for name in self.banks.places if token.opens(name)]))
+
+    async def _spread(self, _request: Request, token: Token) -> Response:
+        names = [name for name in self.banks.places if token.opens(name)]
+        for name in names:
+            check_whole(token, name, "read")
+        found = await self._in_thread(lambda: self.banks.spread(names), slow=True)
+        return _json(msgspec.json.encode(found))
 
     async def _me(self, _request: Request, token: Token) -> Response:
         told = {
