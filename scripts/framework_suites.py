@@ -82,6 +82,19 @@ SUITES = (
             "file_lock": "looks at their locks",
         },
     ),
+    Suite(
+        name="CrewAI memory",
+        repository="https://github.com/crewAIInc/crewAI",
+        commit="f4731f502",
+        folder="lib/crewai",
+        files=("tests/memory/test_unified_memory.py", "tests/memory/test_memory_root_scope.py"),
+        plugin="crewai_storage",
+        apart={
+            "reranks_results": "every text has the same vector; skep knows a question by its vector",
+            "root_scope_only_returns": "the same, in a second storage over the same path",
+        },
+        options=("--noconftest",),
+    ),
 )
 
 
