@@ -61,14 +61,23 @@ def test_a_record_comes_back_as_it_was_saved_and_one_of_the_same_id_replaces_it(
     assert back is not None
     assert back.model_dump(exclude={"last_accessed"}) == made.model_dump(exclude={"last_accessed"})
     assert after is not None
-    assert (after.content, after.scope, after.created_at) == ("Ana likes green tea", "/people", made.created_at)
+    assert (after.content, after.scope, after.created_at) == (
+        "Ana likes green tea",
+        "/people",
+        made.created_at,
+    )
     assert storage.count() == 1
 
 
 def test_filters_narrow_a_search_and_an_erasure(storage: BankStorage) -> None:
-    storage.save([record("tea one", categories=["x", "y"], metadata={"n": 1}, created_at=datetime(2026, 1, 1)),
-                  record("tea two", categories=["y"], metadata={"n": 2}, created_at=datetime(2026, 2, 1)),
-                  record("tea three", categories=["z"], metadata={"n": 1}, created_at=datetime(2026, 3, 1))])  # fmt: skip
+    days = [datetime(2026, month, 1) for month in (1, 2, 3)]
+    storage.save(
+        [
+            record("tea one", categories=["x", "y"], metadata={"n": 1}, created_at=days[0]),
+            record("tea two", categories=["y"], metadata={"n": 2}, created_at=days[1]),
+            record("tea three", categories=["z"], metadata={"n": 1}, created_at=days[2]),
+        ]
+    )
     [tea] = storage(["tea"])
 
     def found(**given: Any) -> set[str]:
@@ -76,7 +85,7 @@ def test_filters_narrow_a_search_and_an_erasure(storage: BankStorage) -> None:
 
     assert found(categories=["x", "z"]) == {"tea one", "tea three"}
     assert found(metadata_filter={"n": 1}, categories=["y"]) == {"tea one"}
-    assert storage.delete(older_than=datetime(2026, 2, 1)) == 1
+    assert storage.delete(older_than=days[1]) == 1
     assert storage.delete(metadata_filter={"n": 1}, categories=["y"]) == 0
     assert storage.delete(categories=["z"]) == 1
     assert [each.content for each in storage.list_records()] == ["tea two"]

@@ -1,8 +1,8 @@
 """A bank as the storage of CrewAI's memory: records with scopes and categories, found by skep's recall.
 
-CrewAI asks a storage with a vector and never with words. So `BankStorage` makes the vectors too: given as the embedder of
-`Memory`, it knows the text of each, and recalls by that. A record is one memory: its id is the key, its scope is the path
-of a project below `root`, its categories are tags.
+CrewAI asks a storage with a vector and never with words. So `BankStorage` makes the vectors too: given as the embedder
+of `Memory`, it knows the text of each, and recalls by that. A record is one memory: its id is the key, its scope is the
+path of a project below `root`, its categories are tags.
 """
 
 from __future__ import annotations
@@ -154,12 +154,8 @@ class BankStorage:
     def list_scopes(self, parent: str = "/") -> list[str]:
         """The scopes right below one."""
         above = _parts(parent)
-        paths = (
-            namespace_parts(scope.project or "")[1:] for scope in self.bank.scopes(self._scope(parent))
-        )
-        return sorted(
-            {"/" + "/".join(path[: len(above) + 1]) for path in paths if len(path) > len(above)}
-        )
+        paths = (namespace_parts(scope.project or "")[1:] for scope in self.bank.scopes(self._scope(parent)))
+        return sorted({"/" + "/".join(path[: len(above) + 1]) for path in paths if len(path) > len(above)})
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
         """The categories of a scope, and how many records have each."""
@@ -220,7 +216,9 @@ class BankStorage:
         """Records that meet some conditions, newest first."""
         cursor: str | None = None
         while True:
-            page = self.bank.find(limit=1000, cursor=cursor, **self._where(prefix, categories, metadata), **given)
+            page = self.bank.find(
+                limit=1000, cursor=cursor, **self._where(prefix, categories, metadata), **given
+            )
             yield from page.memories
             if (cursor := page.cursor) is None:
                 return
