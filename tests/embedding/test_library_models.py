@@ -80,7 +80,9 @@ def sentence_transformers(tmp_path: Path) -> Embedder:
     from transformers import BertConfig, BertModel
 
     tokens(tmp_path)
-    config = BertConfig(len(WORDS), 32, 1, 2, 64)
+    config = BertConfig(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+    )
     BertModel(config).save_pretrained(tmp_path)
     word = models.Transformer(str(tmp_path))
     SentenceTransformer(modules=[word, models.Pooling(word.get_word_embedding_dimension())]).save(
