@@ -231,8 +231,11 @@ class Asking(msgspec.Struct, frozen=True):
         """The number of hits wanted at most; `deployed` is the config of the bank."""
         return clean_count("limit", deployed.get("limit", 5) if self.limit is None else self.limit, 1, 10_000)
 
-    def where(self, settings: Settings, now: float, deployed: Mapping[str, Any]) -> Filter:
-        """The filter of a question that is asked at some time; `deployed` is the config of the bank."""
+    def checked(self, settings: Settings, now: float, deployed: Mapping[str, Any]) -> tuple[Filter, int]:
+        """The filter of a question that is asked at some time, and how many hits are wanted.
+
+        `deployed` is the config of the bank.
+        """
         usual: Mapping[str, Any] = {}
         if self.kind is None and not self.tags:  # a call that says what it wants is not narrowed
             usual = deployed
@@ -258,7 +261,7 @@ class Asking(msgspec.Struct, frozen=True):
         )
         if usual.get("tags"):
             where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in usual["tags"]))
-        return where
+        return where, self.most(deployed)
 
 
 def checked_filter(
@@ -289,7 +292,8 @@ def checked_filter(
     label = settings.label_limit
     after = None if since is None else clean_time("since", since)
     before = None if until is None else clean_time("until", until)
-    refuse_inverted(after, before, "since", "until")
+    if after is not None and before is not None:
+        refuse_inverted(after, before, "since", "until")
     return Filter(
         scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
         include_shared=clean_flag("include_shared", include_shared),

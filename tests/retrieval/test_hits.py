@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skep.model import Hit, Memory
 from skep.retrieval import pipeline
-from skep.retrieval.candidates import Candidates
+from skep.retrieval.pipeline import Candidates
 
 COUNT = 8
 fraction = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, float("inf"), 1e-320]))
@@ -38,6 +38,7 @@ def found_of(
         cosine=none,
         created_at=none,
         importance=none,
+        spoken=np.zeros(COUNT, bool),
         confidence=none,
         last_evidence_at=none,
         former=np.full(COUNT, -1),
@@ -50,8 +51,10 @@ def found_of(
 
 
 def hits_of(found: Candidates, memories: dict[int, Memory], threshold: float = 0.7) -> tuple[Hit, ...]:
-    sources = SimpleNamespace(memories=lambda rows: [memories[row] for row in rows.tolist()])  # pyright: ignore
-    call: Any = SimpleNamespace(sources=sources, config=SimpleNamespace(disagreement=threshold))
+    call: Any = SimpleNamespace(
+        memories=lambda rows: [memories[row] for row in rows.tolist()],  # pyright: ignore
+        config=SimpleNamespace(disagreement=threshold),
+    )
     return pipeline._hits(found, call)  # pyright: ignore[reportPrivateUsage]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable, Generator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from skep.clock import pack
@@ -70,7 +70,6 @@ class OpenBank:
 
             engine.reader = BankReader(engine)
             engine.embeddings.filled = partial(engine.reader.read_near, behind=True)
-        self._recaller: Recaller | None = None
         self._past: tuple[tuple[float, tuple[int, int]], Self] | None = None
         """The last view that was asked for; older ones live for as long as somebody holds them."""
 
@@ -83,7 +82,8 @@ class OpenBank:
         """Write what is still in memory and release the file. Closing twice is no error."""
         if self.closed:
             return
-        self._past = self._recaller = None
+        self._past = None
+        self.__dict__.pop("_recall", None)
         engine = self._engine
         try:
             engine.close()
@@ -134,14 +134,12 @@ class OpenBank:
         limits = self._engine.settings
         return redaction.redact_fields(fields, chosen, longest=max(limits.text_limit, limits.metadata_limit))
 
-    @property
+    @cached_property
     def _recall(self) -> Recaller:
         """Answers questions; loaded with the first one."""
-        if self._recaller is None:
-            from skep.recall.recaller import Recaller
+        from skep.recall.recaller import Recaller
 
-            self._recaller = Recaller(self._engine)
-        return self._recaller
+        return Recaller(self._engine)
 
     def _filter(self, **conditions: Any) -> Filter:
         """A checked filter; see `checked_filter`."""

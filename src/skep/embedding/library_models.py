@@ -11,7 +11,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from skep.embedding.calibration import Calibration, measure
+from skep.embedding.embedder import Calibration, measure
 from skep.errors import ConfigError, EmbedderUnavailableError, MissingExtraError
 
 if TYPE_CHECKING:

@@ -95,16 +95,16 @@ class Engine:
             store.stale_memories,
             store.changed_memories,
         )
-        self.forgotten = store.forgotten
+        self.forgotten, self.scopes = store.forgotten, store.scopes
         self.is_forgotten, self.rows_of, self.few_of_scope = (
             store.is_forgotten,
             store.rows_of,
             store.few_of_scope,
         )
-        self.scopes = store.scopes
         self.admitted, self.admitted_ids, self.around = store.admitted, store.admitted_ids, store.around
         self.texts_of, self.use_counts, self.trust_of = store.texts_of, store.use_counts, store.trust_of
-        self.links, self.links_to, self.link_sources = store.links, store.links_to, store.link_sources
+        self.links, self.links_to, self.judged = store.links, store.links_to, store.judged
+        self.ids_of, self.present, self.link_sources = store.ids_of, store.present, store.link_sources
         self.heirs, self.contradicted, self.replaced_by = store.heirs, store.contradicted, store.replaced_by
         self.setting, self.settings_of, self.successor = store.setting, store.settings_of, store.successor
         self.settings_under, self.mark, self.set_mark = store.settings_under, store.mark, store.set_mark
@@ -112,8 +112,8 @@ class Engine:
         self.note, self.set_note = store.note, store.set_note
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity
-        self.next_boundary = store.next_boundary
-        self.active_space, self.building_space = store.active_space, store.building_space
+        self.next_boundary, self.active_space = store.next_boundary, store.active_space
+        self.building_space = store.building_space
         self.waiting, self.readings = store.vectors.waiting, store.readings
         self.apply, self.copy_to_memory, self.copy_to = store.apply, store.copy_to_memory, store.copy_to
         self.backup, self.backups, self.drop_backup = store.backup, store.backups, store.drop_backup

@@ -150,7 +150,7 @@ class AgentBank:
             engine = self.engine
             asking = self.hive.asking(lambda: self.private)
             reader = Bank(engine)
-            reader._recaller = HiveRecaller(engine, asking, Recaller(engine) if self.alone else None)  # pyright: ignore[reportPrivateUsage]
+            reader._recall = HiveRecaller(engine, asking, Recaller(engine) if self.alone else None)  # pyright: ignore[reportPrivateUsage]
             self._asker = (self.alone, reader)
         return self._asker[1]
 

@@ -348,7 +348,7 @@ class Hive:
         """A nameless reader of the hive, or of a group and those below it."""
         bank = Bank(self.members.registers.bank.engine)
         asking = self.asking(members=None if group is None else self._within(group))
-        bank._recaller = HiveRecaller(bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+        bank._recall = HiveRecaller(bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
         return bank
 
     def _within(self, group: str) -> tuple[str, ...]:
@@ -567,7 +567,7 @@ class PastHive:
             hive.asking(), members=lambda: self._members, used=_count_nothing, share=int
         )
         self._bank = Bank(banks[view.home.name].engine)
-        self._bank._recaller = HiveRecaller(self._bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+        self._bank._recall = HiveRecaller(self._bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bank, name)

@@ -17,11 +17,10 @@ from skep.hive.hive_sources import HiveSources, Members, fault_of
 from skep.hive.messages import Ask, Fetched, Frame, ShardFetch, ShardFetched, ShardQuery, ShardResponse, Slice
 from skep.hive.shard import Shard
 from skep.hive.traces import tracer
-from skep.model import CURRENT, Hit, Link, Recalled
-from skep.recall.conflict_marks import conflicts_marked
-from skep.recall.recaller import Recaller, made
+from skep.model import CURRENT, Hit, Memory, Recalled
+from skep.recall.recaller import Recaller, conflicts_marked, made
 from skep.recall.update_order import UpdateOrder
-from skep.retrieval.succession import MOST
+from skep.retrieval.pipeline import REPLACED_MOST
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED
 from skep.storage.memory_rows import searched_text
 
@@ -314,10 +313,10 @@ class HiveRecaller(Recaller):
             counters=bool(weighted.intersection(COUNTED)),
             boosted=asking.fitting(query),
             boost=asking.policy.domain_boost,
-            former=MOST if config.updates and where.statuses == CURRENT else 0,
+            former=REPLACED_MOST if config.updates and where.statuses == CURRENT else 0,
         )
         sources = asking.sources(members, ask, limit)
-        linked = sources.links if self._engine.setting(MARKED) else _no_links
+        linked = sources.links if self._engine.setting(MARKED) else None
         found = run(
             query,
             config,
@@ -357,17 +356,13 @@ class HiveRecaller(Recaller):
         told = sources.links([hit.memory.id for hit in shown]) if self._engine.setting(OPPOSED) else []
         embedder: Embedder = self._asking.embedder
 
-        def vectors(hits: Sequence[Hit]) -> Any:
-            return embedder.embed([searched_text(hit.memory.title, hit.memory.text) for hit in hits])
+        def vectors(memories: Sequence[Memory]) -> Any:
+            return embedder.embed([searched_text(memory.title, memory.text) for memory in memories])
 
         linked = [link for link in told if link.rel == CONTRADICTS]
         return conflicts_marked(
-            shown, vectors, embedder.calibrate, now=now, linked=linked, decided=self.decided
+            shown, vectors, sources.calibrate, now=now, linked=linked, decided=self.decided
         )
-
-
-def _no_links(_ids: Sequence[str]) -> Sequence[Link]:
-    return ()
 
 
 def faded(where: Filter, policy: HivePolicy) -> Filter:

@@ -25,9 +25,8 @@ from skep.lifecycle.summarise import Distil, by_call, ranked
 from skep.model import CURRENT, Memory
 from skep.runtime import lazy
 from skep.semantics.evidence import LABEL, ROLES, Said, against, speaker, supports_many, worth_keeping
-from skep.semantics.find_conflicts import bare_words, find_for
+from skep.semantics.find_conflicts import bare_words, find_for, neighbours
 from skep.semantics.lexicon import lemma
-from skep.semantics.near_memories import neighbours
 from skep.storage.sqlite_store import Plan
 
 SUPPORTS = 0.75

@@ -22,9 +22,8 @@ from skep.lifecycle.judge import DECISIONS, Case, Decision, Judge, Verdicts, fit
 from skep.lifecycle.maintenance_run import Action, Run
 from skep.lifecycle.maintenance_run import counted as counted_report
 from skep.model import Event, Memory
-from skep.semantics.find_conflicts import JUDGEMENTS, key_of
+from skep.semantics.find_conflicts import JUDGEMENTS, by_id, key_of, standing
 from skep.semantics.link_graph import chain
-from skep.semantics.near_memories import by_id, standing
 from skep.storage.sqlite_store import Plan
 
 PREFIX = JUDGEMENTS

@@ -27,6 +27,7 @@ from skep.semantics.find_conflicts import (
     NEAR,
     age,
     bare_words,
+    by_id,
     holds,
     judge_many,
     nearest,
@@ -36,7 +37,6 @@ from skep.semantics.find_conflicts import (
     same_words,
 )
 from skep.semantics.link_graph import MARKED, UPDATES, opposing
-from skep.semantics.near_memories import by_id
 from skep.storage.sqlite_store import Plan
 
 CLEAR_CONFLICT = 0.90

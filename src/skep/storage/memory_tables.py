@@ -29,7 +29,6 @@ from skep.storage.fold import (
     stays_here,
 )
 from skep.storage.full_text import FullText
-from skep.storage.links import Staleness
 from skep.storage.memory_rows import (
     STATE_COLUMNS,
     encode_body,
@@ -40,6 +39,7 @@ from skep.storage.memory_rows import (
 )
 from skep.storage.sqlite_connection import Connection
 from skep.storage.sqlite_file import LAST_COUNTER, names_of
+from skep.storage.staleness import Staleness
 from skep.storage.vectors import Vectors
 
 _INSERT = (

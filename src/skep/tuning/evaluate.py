@@ -303,7 +303,7 @@ class SteadySources(BankSources):
     def __init__(self, bank: Bank) -> None:
         super().__init__(bank.engine)
         self._kept: dict[tuple[Any, ...], Any] = {}
-        self._memories: dict[int, Memory] = {}
+        self._read: dict[int, Memory] = {}
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
@@ -341,11 +341,11 @@ class SteadySources(BankSources):
         import numpy as np
 
         wanted = rows.tolist()
-        missing = [row for row in wanted if row not in self._memories]
+        missing = [row for row in wanted if row not in self._read]
         if missing:
             found = super().memories(np.array(missing, dtype=np.int64))
-            self._memories.update(zip(missing, found, strict=True))
-        return [self._memories[row] for row in wanted]
+            self._read.update(zip(missing, found, strict=True))
+        return [self._read[row] for row in wanted]
 
 
 class SteadySearcher:
