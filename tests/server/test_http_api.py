@@ -227,6 +227,20 @@ def test_questions_are_counted_by_what_they_found(tmp_path: Path) -> None:
     assert counted == {"asked": 3, "likely": 2, "silent": 1, "repeated": 1}
 
 
+def test_a_fault_of_the_server_is_told_as_an_error_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_bank: Bank) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(Bank, "status", broken)
+    with Running(tmp_path) as running:
+        status, found = running.verb("status")
+
+    assert status == 500
+    assert "ZeroDivisionError" in found["error"]["message"]
+
+
 def test_it_is_told_how_far_each_event_has_come_but_not_to_a_token_with_a_scope(tmp_path: Path) -> None:
     with Running(tmp_path, ("ana", "bob")) as running:
         for name in ("ana", "bob"):

@@ -170,7 +170,7 @@ class Api:
         return Starlette(
             routes=routes,
             middleware=middleware,
-            exception_handlers={404: _no_such_address, 405: _no_such_method, Refused: _refused},
+            exception_handlers={404: _no_such_address, 405: _no_such_method, 500: _failed, Refused: _refused},
         )
 
     def close(self) -> None:
@@ -626,6 +626,11 @@ def _failure(status: int, one: Told, *, retry: float | None = None) -> Response:
 async def _refused(_request: Request, error: Exception) -> Response:
     refused = cast("Refused", error)
     return _failure(refused.status, refused.told, retry=refused.retry)
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    message = f"the server failed at this ({type(error).__name__}); what it wrote to standard error says where"
+    return _failure(500, Told(type="SkepError", message=message))
 
 
 async def _no_such_address(_request: Request, _error: Any) -> Response:
