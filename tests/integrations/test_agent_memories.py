@@ -223,6 +223,14 @@ def test_a_packed_archive_is_read_as_its_folder_is(plain_bank: Bank, tmp_path: P
     assert taken(plain_bank, packed, "cognee") == ["Bo likes tea"]
 
 
+def test_an_archive_that_is_damaged_is_refused_in_words(tmp_path: Path) -> None:
+    packed = tmp_path / "team.cogx.tar.gz"
+    packed.write_bytes(b"\x1f\x8b cut short")
+
+    with pytest.raises(InvalidInputError, match="cannot be read as a COGX archive"):
+        list(read(packed)[1])
+
+
 def test_an_archive_of_a_later_version_is_refused(tmp_path: Path) -> None:
     folder = archive(tmp_path / "cogx")
     written(folder / "manifest.json", {"cogx_version": "1.0"})

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import tarfile
 import uuid
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final, cast
@@ -30,7 +31,20 @@ def is_cogx(path: Path) -> bool:
 
 
 def read_cogx(path: Path) -> Iterator[Item]:
-    """Memories, facts, entities, documents and conversations, with the links among them."""
+    """Memories, facts, entities, documents and conversations, with the links among them.
+
+    Raises:
+        InvalidInputError: The archive is damaged, or of another version.
+    """
+    try:
+        yield from _items(path)
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        raise InvalidInputError(
+            f"{path} cannot be read as a COGX archive ({error}); export it again"
+        ) from error
+
+
+def _items(path: Path) -> Iterator[Item]:
     with ExitStack() as opened:
         files = _packed(opened.enter_context(tarfile.open(path))) if path.is_file() else _folder(path)
         version = str(_manifest(path, files).get("cogx_version", ""))
@@ -47,19 +61,20 @@ def read_cogx(path: Path) -> Iterator[Item]:
             yield from _fact(record, entities, documents, linked)
         for record in entities.values():
             yield from _made(record, str(record.get("description") or ""), title=record.get("name"),
-                             tags=[record.get("entity_type") or "", *(record.get("aliases") or [])])  # fmt: skip
+                             tags=[record.get("entity_type"), *_list(record.get("aliases"))])  # fmt: skip
         for key, record in documents.items():
             yield from _made(record, str(record.get("content") or ""), title=record.get("title"),
                              kind="document", links=linked.get(key, ()))  # fmt: skip
         for record in _records(path, files, "episodes"):
+            said = [cast("Record", turn) for turn in _list(record.get("turns")) if isinstance(turn, dict)]
             turns: list[Turn] = [
                 (
                     str(turn.get("role")),
                     str(turn.get("content") or ""),
                     moment(turn.get("occurred_at")),
-                    str(number),
+                    str(n),
                 )
-                for number, turn in enumerate(cast("list[Record]", record.get("turns") or []))
+                for n, turn in enumerate(said)
             ]
             yield from episodes(turns, origin=COGNEE, key=_id(record), title=record.get("title"))
 
@@ -102,25 +117,32 @@ def _opaque(ref: str) -> bool:
     return True
 
 
-def _made(record: Record, text: str, *, tags: Any = (), links: Any = (), **fields: Any) -> Iterator[Item]:
+def _made(
+    record: Record, text: str, *, tags: Any = None, links: Iterable[tuple[str, str]] = (), **fields: Any
+) -> Iterator[Item]:
+    held, metadata = record.get("scope"), record.get("metadata")
     scope = {
         part: str(value)
         for part, name in (("user", "user_id"), ("session", "session_id"))
-        if (value := cast("Record", record.get("scope") or {}).get(name))
+        if isinstance(held, dict) and (value := cast("Record", held).get(name))
     }
     made = item(
         text,
         origin=COGNEE,
         key=_id(record),
-        tags=tuple(str(tag) for tag in tags or () if tag),
+        tags=tuple(str(tag) for tag in _list(tags) if tag),
         links=tuple(links),
         created_at=moment(record.get("created_at")),
         scope=scope or None,
-        metadata=record.get("metadata") or None,
+        metadata=metadata if isinstance(metadata, dict) and metadata else None,
         **fields,
     )
     if made is not None:
         yield made
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _id(record: Record) -> str:
