@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -33,8 +34,8 @@ def test_every_answer_is_as_it_is_described(tmp_path: Path, monkeypatch: pytest.
             capture_output=True,
             text=True,
             check=False,
-            timeout=540,
+            timeout=900,
         )
 
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]
-    assert "No issues found" in done.stdout
+    assert re.search(r"[1-9]\d{2,} passed", done.stdout), done.stdout[-2000:]
