@@ -432,6 +432,18 @@ def test_a_bank_that_is_named_is_never_made_by_the_way(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["--bank", str(path), "add", "x"]).exit_code == 0
 
 
+def test_a_script_learns_by_the_exit_code_that_nothing_probably_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKEP_BANK", str(tmp_path / "b.skep"))
+    runner = CliRunner()
+    runner.invoke(app, ["add", "The kettle is blue"], catch_exceptions=False)
+
+    assert runner.invoke(app, ["search", "who won the regatta?", "--bar", "likely"]).exit_code == 3
+    found = runner.invoke(app, ["search", "which colour is the kettle?", "--bar", "likely"])
+    assert (found.exit_code, "blue" in found.output) == (0, True)
+
+
 def test_a_new_project_bank_never_hides_an_older_one_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

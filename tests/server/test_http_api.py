@@ -18,6 +18,7 @@ from http_server import Running
 from skep import Bank
 from skep.bank.memory_bank import MemoryBank
 from skep.client.verb_table import LOCAL, verbs
+from skep.model import Scope
 from skep.server.serve_process import listener
 
 
@@ -225,6 +226,34 @@ def test_questions_are_counted_by_what_they_found(tmp_path: Path) -> None:
         counted = running.ask("GET", "/v1/banks/team/usage")[2]
 
     assert counted == {"asked": 3, "likely": 2, "silent": 1, "repeated": 1}
+
+
+def test_a_fault_of_the_server_is_told_as_an_error_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_bank: Bank) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(Bank, "status", broken)
+    with Running(tmp_path) as running:
+        status, found = running.verb("status")
+
+    assert status == 500
+    assert "ZeroDivisionError" in found["error"]["message"]
+
+
+def test_it_is_told_how_far_each_event_has_come_but_not_to_a_token_with_a_scope(tmp_path: Path) -> None:
+    with Running(tmp_path, ("ana", "bob")) as running:
+        for name in ("ana", "bob"):
+            running.verb("remember", bank=name, text=f"{name} looks after the {name} service")
+        running.banks.bank("bob").apply(running.banks.bank("ana").events())
+        scoped, _ = running.tokens.add("scoped", rights=("read",), scope=Scope(user="ana"))
+        actors = [running.banks.bank(name).actor for name in ("ana", "bob")]
+        found = running.ask("GET", "/v1/spread")[2]
+
+        assert running.ask("GET", "/v1/spread", token=scoped)[0] == 403
+    assert found["known"] == {"ana": {actors[0]: 1}, "bob": dict.fromkeys(actors, 1)}
+    assert found["shared"] == 0.5
 
 
 @pytest.mark.parametrize(

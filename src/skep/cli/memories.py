@@ -254,6 +254,11 @@ def metadata_option(command: Any) -> Any:
 @metadata_option
 @click.option("--preset", help="A named way to rank.")
 @click.option("--config", metavar="JSON", help="Fields of a recall config that override the bank's.")
+@click.option(
+    "--bar",
+    type=click.Choice(["weak", "likely", "strong"]),
+    help="Nothing below this level; exit code 3 if nothing is left.",
+)
 @click.option("--include-superseded", is_flag=True, help="Also what was replaced or merged.")
 @click.option("--expand/--no-expand", default=None, help="Follow links from the hits, or not.")
 @click.option("--rel", "relations", multiple=True, help="Follow links of this kind; may be repeated.")
@@ -278,6 +283,7 @@ def search(
     ids_alone: bool,
     reranker: str | None,
     config: str | None,
+    bar: str | None,
     bank_path: str | None,
     as_json: bool,
     **options: Any,
@@ -285,8 +291,9 @@ def search(
     """Print the memories that fit QUERY, best first."""
     if ids_alone and explain:
         raise click.UsageError("--ids gives no memory to explain; leave --explain out")
-    if config is not None:
-        options["config"] = _object("--config", config)
+    if config is not None or bar is not None:
+        given = {} if config is None else _object("--config", config)
+        options["config"] = given if bar is None else {**given, "bar": bar}
     walk = {name: options.pop(name) for name in ("relations", "depth", "cap", "decay")}
     walk = {name: value for name, value in walk.items() if value is not None and value != ()}
     if walk:

@@ -151,6 +151,12 @@ def _onnx(rest: str, **_: object) -> Embedder:
     return OnnxEmbedder(Path(rest).expanduser())
 
 
+def _library(rest: str, *, name: str, known_dim: int | None, **_: object) -> Embedder:
+    from skep.embedding.library_models import LibraryEmbedder
+
+    return LibraryEmbedder(name, rest, known_dim=known_dim)
+
+
 def _remote(
     rest: str, *, name: str, known_dim: int | None, api_key: str | None, base_url: str | None
 ) -> Embedder:
@@ -175,6 +181,8 @@ _OPENERS: dict[str, Callable[..., Embedder]] = {
     "minilm": _minilm,
     "minilm-onnx": _minilm_onnx,
     "onnx": _onnx,
+    "fastembed": _library,
+    "sentence-transformers": _library,
     "openai": _remote,
     "gemini": _remote,
     "voyage": _remote,
@@ -203,6 +211,7 @@ def open_embedder(
     | `hash:256` | feature hashing, for tests |
     | `minilm-onnx`, `minilm-onnx:FOLDER` | the original MiniLM int8 on onnxruntime, extra `quality` |
     | `onnx:FOLDER` | any local sentence-transformers-style ONNX model, extra `quality` |
+    | `fastembed:MODEL`, `sentence-transformers:MODEL` | a model of that library, extra of the same name |
     | `openai:MODEL`, `gemini:MODEL`, `ollama:MODEL` | a remote service; `MODEL@512` names the dimension |
     | `voyage:MODEL`, `cohere:MODEL` | the same |
 

@@ -6,8 +6,11 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
 
 from skep.errors import ConfigError, MovedError, NotFoundError, did_you_mean
 
@@ -42,6 +45,17 @@ def named_banks(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
+class Spread(msgspec.Struct):
+    """How far the events of each actor have come among some banks."""
+
+    known: dict[str, dict[str, int]]
+    """Per bank and actor, the number of events that are there."""
+    of: dict[str, int]
+    """Per actor, the number of events that stand in any of the banks."""
+    shared: float
+    """The share of all events that every bank has."""
+
+
 class ServedBanks:
     """Opens banks on first use; one whose file was replaced is opened again."""
 
@@ -69,6 +83,26 @@ class ServedBanks:
             if found is None:
                 found = self._open[name] = self._opener(self.places[name])
             return found
+
+    def spread(self, names: Sequence[str]) -> Spread:
+        """How far the events of each actor have come among these banks."""
+        from skep.replication.exchange import seen
+        from skep.replication.version_vectors import Versions
+
+        def counts(versions: Versions) -> dict[str, int]:
+            return {
+                actor: sum(high - low + 1 for low, high in ranges)
+                for actor, ranges in versions.ranges.items()
+            }
+
+        found = {name: seen(self.bank(name)) for name in names}
+        every = reduce(Versions.merged, found.values(), Versions({}))
+        shared = reduce(Versions.common, found.values(), every)
+        return Spread(
+            {name: counts(versions) for name, versions in found.items()},
+            counts(every),
+            shared.count() / every.count() if every else 1.0,
+        )
 
     def opened(self) -> dict[str, Bank]:
         """Those that are open now."""
