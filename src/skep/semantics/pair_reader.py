@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 WEIGHTS = os.path.join(os.path.dirname(__file__), "data", "reader.bin")
-MODEL = "reader-1"
+MODEL = "reader-2"
 """Names the weights: readings of others do not count."""
 LONGEST = 62
 """Word pieces of each text that are read."""
@@ -54,9 +54,9 @@ TOKENS = 512
 def layout() -> list[Tensor]:
     """The tensors in the order in which they lie in the file."""
     return [
-        Tensor("side", (2, WIDTH), False),
+        Tensor("side", (4, WIDTH), False),
         *layers_layout(),
-        Tensor("head.weight", (WIDTH, 2 * WIDTH), True),
+        Tensor("head.weight", (WIDTH, 5 * WIDTH), True),
         Tensor("head.bias", (WIDTH,), False),
         Tensor("out.weight", (OUTPUTS, WIDTH), False),
         Tensor("out.bias", (OUTPUTS,), False),
@@ -67,7 +67,7 @@ class _Model(NamedTuple):
     """All weights but those of words and positions, which are the encoder's."""
 
     side: Floats
-    """Added to the pieces of the earlier text, and to those of the later one."""
+    """Added to the pieces of the earlier text and to those of the later one, and to those of each that both have."""
     norm: Norm
     layers: Sequence[Layer]
     head: Dense
@@ -84,16 +84,32 @@ class _Model(NamedTuple):
         spans = [(end - len(row), end) for end, row in zip(ends, rows, strict=True)]
         ids = np.concatenate([np.asarray(row, np.intp) for row in rows])
         x = words.words[ids] * words.word_scales[ids, None]
-        for (start, end), (one, _other) in zip(spans, pairs, strict=True):
+        middles = [start + len(one) + 2 for (start, _end), (one, _other) in zip(spans, pairs, strict=True)]
+        for (start, end), middle in zip(spans, middles, strict=True):
             x[start:end] += words.positions[: end - start]
-            later = start + len(one) + 2
-            x[start:later] += self.side[0]
-            x[later:end] += self.side[1]
+            x[start:end] += self.side[sides(ids[start:end], middle - start)]
         x = self.norm(x)
         for layer in self.layers:
             x = layer(x, spans)
-        pooled = np.stack([np.concatenate([x[start:end].mean(axis=0), x[start]]) for start, end in spans])
+        earlier = np.stack([x[start:middle].mean(0) for (start, _), middle in zip(spans, middles, strict=True)])
+        later = np.stack([x[middle:end].mean(0) for (_, end), middle in zip(spans, middles, strict=True)])
+        first = x[[start for start, _end in spans]]
+        pooled = np.concatenate([earlier, later, np.abs(earlier - later), earlier * later, first], axis=1)
         return np.tanh(self.head(pooled)) @ self.out.T + self.bias
+
+
+def sides(ids: NDArray[np.integer], middle: int) -> NDArray[np.intp]:
+    """Of each piece of a pair: 0 in the earlier text, 1 in the later, and 2 more where the other text has it as well.
+
+    >>> import numpy as np
+    >>> sides(np.array([CLS, 7, 8, SEP, 8, 9, SEP]), 4).tolist()
+    [0, 0, 2, 0, 3, 1, 1]
+    """
+    import numpy as np
+
+    later = np.arange(len(ids)) >= middle
+    both = np.intersect1d(ids[1 : middle - 1], ids[middle:-1])
+    return later + 2 * np.isin(ids, both)
 
 
 @lru_cache(maxsize=1)
