@@ -117,7 +117,11 @@ class Pieces:
             ids[at, : len(row)] = row
             side[at, : len(row)] = pair_reader.sides(ids[at, : len(row)], len(self._of[a]) + 2)
         mask = np.arange(longest)[None] < np.array([len(row) for row in rows])[:, None]
-        return torch.from_numpy(ids).to(DEVICE), torch.from_numpy(side).to(DEVICE), torch.from_numpy(mask).to(DEVICE)
+        return (
+            torch.from_numpy(ids).to(DEVICE),
+            torch.from_numpy(side).to(DEVICE),
+            torch.from_numpy(mask).to(DEVICE),
+        )
 
 
 def train(rows: Sequence[Row], pieces: Pieces, folder: Path, seed: int) -> Reader:

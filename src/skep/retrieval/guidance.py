@@ -90,8 +90,8 @@ def _end(text: str) -> int:
 def names(text: str) -> tuple[str, ...]:
     """The names that head a text, each with a blank on either side: its title, or those that ";" divides in a title.
 
-    >>> names("Kubernetes; k8s; kube\\nWe deploy with Helm"), names("We deploy; we test")
-    ((' kubernetes ', ' k8s ', ' kube '), ())
+    >>> names("Turbo; build cache\\nWe build with it"), names("We build; we test")
+    ((' turbo ', ' build cach '), ())
     """
     head, line_break, _rest = text.partition("\n")
     if line_break and ";" in head:
@@ -110,7 +110,9 @@ def titles_named(query: str, titles: Sequence[tuple[str, ...]]) -> Floats:
         return np.zeros(len(titles))
     asked = f" {joined_terms(query)} "
     there = Counter(name for each in titles for name in set(each) if name in asked)
-    return np.array([max((1.0 / there[name] for name in each if name in there), default=0.0) for each in titles])
+    return np.array(
+        [max((1.0 / there[name] for name in each if name in there), default=0.0) for each in titles]
+    )
 
 
 def guidance(question: str, texts: Sequence[str], cosine: Floats) -> Floats:

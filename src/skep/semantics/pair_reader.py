@@ -91,7 +91,9 @@ class _Model(NamedTuple):
         x = self.norm(x)
         for layer in self.layers:
             x = layer(x, spans)
-        earlier = np.stack([x[start:middle].mean(0) for (start, _), middle in zip(spans, middles, strict=True)])
+        earlier = np.stack(
+            [x[start:middle].mean(0) for (start, _), middle in zip(spans, middles, strict=True)]
+        )
         later = np.stack([x[middle:end].mean(0) for (_, end), middle in zip(spans, middles, strict=True)])
         first = x[[start for start, _end in spans]]
         pooled = np.concatenate([earlier, later, np.abs(earlier - later), earlier * later, first], axis=1)
