@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import exp
 from typing import NamedTuple
@@ -23,6 +23,10 @@ BIAS = "*"
 SHARED = 2
 """Hits that hold a word which is then part of the matter."""
 _word = lazy(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+
+
+Weights = Mapping[str, tuple[float, float]]
+"""By word: what it says for a question about now, and for one about before."""
 
 
 class Tense(NamedTuple):
@@ -41,7 +45,7 @@ def words_of(question: str) -> frozenset[str]:
     return frozenset(_word.findall(question.casefold().replace("\u2019", "'")))
 
 
-def tense_of(question: str, hits: Sequence[str] = ()) -> Tense:
+def tense_of(question: str, hits: Sequence[str] = (), weights: Weights | None = None) -> Tense:
     """The tense of a question.
 
     A word that two of the hits hold as well belongs to what they are about: "when was it last changed?".
@@ -49,19 +53,17 @@ def tense_of(question: str, hits: Sequence[str] = ()) -> Tense:
     >>> tense_of("what was the rent before the move?").before > 0.5 > tense_of("what is the rent?").before
     True
     """
-    weights = _weights()
-    words = [word for word in words_of(question) if word in weights]
+    known = _weights() if weights is None else weights
+    words = [word for word in words_of(question) if word in known]
     if hits:
         held = Counter(word for hit in hits for word in words_of(hit))
         words = [word for word in words if held[word] < SHARED or word in STOP]
-    now, before = (
-        weights[BIAS][column] + sum(weights[word][column] for word in words) for column in range(2)
-    )
+    now, before = (known[BIAS][column] + sum(known[word][column] for word in words) for column in range(2))
     return Tense(1 / (1 + exp(-now)), 1 / (1 + exp(-before)))
 
 
 @lru_cache(maxsize=1)
-def _weights() -> dict[str, tuple[float, float]]:
+def _weights() -> Weights:
     with open(WORDS, encoding="utf-8") as file:
         lines = [line.split() for line in file]
     return {word: (float(now), float(before)) for word, now, before in lines}
