@@ -36,7 +36,11 @@ def test_names_scopes_and_replacements_decide_what_a_case_returns(tmp_path: Path
         belief("neighbour_gate", "The key hangs in the porch.", user_id="somebody-else"),
     ]
     cases = [
-        {"scope": ["domain:garden"], "query": query, "expect": {"relevantBeliefs": {"shouldOnlyInclude": only}}}
+        {
+            "scope": ["domain:garden"],
+            "query": query,
+            "expect": {"relevantBeliefs": {"shouldOnlyInclude": only}},
+        }
         for query, only in (
             ("is the butt full?", ["rain_barrel"]),
             ("where is the compost heap?", ["compost"]),

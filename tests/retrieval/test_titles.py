@@ -55,7 +55,10 @@ def test_a_title_must_stand_in_the_query_word_for_word() -> None:
 
 
 def test_a_title_may_hold_several_names_of_one_thing() -> None:
-    heads = [names("kubernetes; k8s; kube\nServices run on EKS"), names("turbo\nThe monorepo is built with it")]
+    heads = [
+        names("kubernetes; k8s; kube\nServices run on EKS"),
+        names("turbo\nThe monorepo is built with it"),
+    ]
     assert titles_named("what is our k8s deploy story?", heads).tolist() == [1.0, 0.0]
     assert titles_named("how does kube schedule pods?", heads).tolist() == [1.0, 0.0]
 

@@ -276,10 +276,12 @@ def pair_features(pool: Candidates, pairs: Pairs, call: Call, tense: Tense) -> F
     """One row per pair; the columns are those of `WEIGHTS`."""
     older, newer, odds = pairs
     share = np.minimum(pool.score[newer] / np.maximum(pool.score[older], 1e-6), MOST_SHARE)
-    held = [frozenset(terms(text)) for text in call.sources.texts(pool.rows)]
-    asked = frozenset(query_terms(call.asked.text)) - STOP
-    alone = [len(asked & (held[one] - held[other])) for one, other in zip(older, newer, strict=True)]
-    instead = [len(asked & (held[other] - held[one])) for one, other in zip(older, newer, strict=True)]
+    asked = set(query_terms(call.asked.text)) - STOP
+    places: list[tuple[int, int]] = list(zip(older.tolist(), newer.tolist(), strict=True))
+    texts = call.sources.texts(pool.rows)
+    held = {at: set(terms(texts[at])) for at in {at for pair in places for at in pair}}
+    alone = [len(asked & (held[one] - held[other])) for one, other in places]
+    instead = [len(asked & (held[other] - held[one])) for one, other in places]
     told = [np.minimum(each, MOST_WORDS) for each in (alone, instead)]
     asked_for = [np.full(len(odds), each) for each in tense]
     return np.stack([np.clip(odds, -MOST_ODDS, MOST_ODDS), share, *told, *asked_for], axis=1)
