@@ -56,7 +56,7 @@ def rows(bank: Sequence[Topic], embedder: Known) -> Iterator[tuple[Array, Array]
                 ids = [memory.id for memory in call.memories(head.rows)]
                 seen.append(
                     (levels.level_features(head.score, rival)[:HITS], np.isin(ids, list(right))[:HITS])
-                )  # noqa: B023
+                )
                 return found
 
             run(question.text, config, sources, now, where=where, updates=note)

@@ -1,18 +1,18 @@
-"""Fit the weights of `skep.recall.update_order` on the topic files, and measure them on writers left out.
+"""Fit `skep.recall.update_order` and `question_tense` on the topic files, and measure them on writers left out.
 
 Banks of three topics of one writer (sixty memories) are asked all their questions through the ordinary pipeline. A pair
-of an older and a newer hit counts where one of them answers and the other does not. Both the comparer and the weights
-are fitted without the writer whose questions are measured. Questions are ranked by the published encoder: the bundled
-one was tuned on these very questions and finds them too well. Needs scikit-learn; minutes on a processor.
+of an older and a newer hit counts where one of them answers and the other does not. Encoder, comparer, reader, words
+and weights are all without the writer whose questions are measured. Needs scikit-learn; minutes on a processor.
 
-    python scripts/build_minilm.py --out published         # the published encoder
-    python -m training.fit_update_order --published published
+    python -m training.train_embedder --left-out --vectors left_out.npz --base base16.npz --vocab vocab.txt
+    python -m training.train_reader --left-out readings.npz --published published
+    python -m training.fit_update_order --vectors left_out.npz --readings readings.npz
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from skep.embedding.minilm import MiniLMEmbedder
 from skep.filters import Filter
 from skep.model import Memory, Scope
 from skep.recall import update_order
+from skep.recall.question_tense import BIAS, WORDS, Tense, Weights, tense_of, words_of
 from skep.retrieval.pipeline import Call, Candidates, run
 from skep.retrieval.recall_config import preset
 from skep.retrieval.sources import InMemorySources
@@ -34,26 +35,30 @@ from training.topics import Question, Topic, read_topics
 
 FOLDS = 4
 TOPICS = 3
+FREQUENT, WRITERS = 12, 5
+"""Questions and writers that a word needs for a weight of its own."""
 EVERYWHERE = Scope(user="*", project="*", session="*")
 Array = Any
 
 
 class Known:
-    """An encoder that embeds each text once."""
+    """An encoder whose vectors have been made; a question that the pipeline shortens goes to the bundled one."""
 
     instant = False
 
-    def __init__(self, folder: Path) -> None:
-        self._inner = MiniLMEmbedder(folder)
-        self._vectors: dict[str, Array] = {}
-        self.dim, self.fingerprint = self._inner.dim, self._inner.fingerprint
-        self.calibration, self.calibrate = self._inner.calibration, self._inner.calibrate
+    def __init__(self, vectors: Mapping[str, Array]) -> None:
+        self._bundled = bundled = MiniLMEmbedder()
+        self._vectors = vectors
+        self.dim, self.fingerprint = bundled.dim, bundled.fingerprint
+        self.calibration, self.calibrate = bundled.calibration, bundled.calibrate
 
     def embed(self, texts: Sequence[str]) -> Array:
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if new:
-            self._vectors.update(zip(new, self._inner.embed(new), strict=True))
-        return np.array([self._vectors[text] for text in texts])
+        return np.array(
+            [
+                self._vectors[text] if text in self._vectors else self._bundled.embed([text])[0]
+                for text in texts
+            ]
+        )
 
 
 class Asked(NamedTuple):
@@ -68,6 +73,7 @@ class Asked(NamedTuple):
     features: Array
     stays: Array
     """Pairs that keep their places because the question names the older one."""
+    tense: Tense
 
 
 def banks(topics: Sequence[Topic]) -> Iterator[list[Topic]]:
@@ -99,6 +105,7 @@ def ask(
     vectors: dict[str, Array],
     link: Array,
     read: Mapping[tuple[str, str], float],
+    words: Weights,
 ) -> Iterator[Asked]:
     """Every question of a bank that has an answer."""
     memories: list[Memory] = []
@@ -128,7 +135,7 @@ def ask(
     for number, topic in enumerate(bank):
         for question in topic.questions:
             if question.answers:
-                yield _asked(question, number, topic.writer, sources, odds, now, config)
+                yield _asked(question, number, topic.writer, sources, odds, now, config, words)
 
 
 def _asked(
@@ -139,12 +146,15 @@ def _asked(
     odds: Array,
     now: float,
     config: Any,
+    words: Weights,
 ) -> Asked:
     seen: list[Asked] = []
 
     def note(found: Candidates, call: Call) -> Candidates:
         pool = found.first(update_order.POOL)
-        former = call.asked.of_before(call.sources.texts(pool.rows[: update_order.HEAD]))
+        head = call.texts(pool.rows[: update_order.HEAD])
+        tense = tense_of(question.text, head, words)
+        former = tense.before >= update_order.BEFORE or call.asked.of_before(head)
         pairs = update_order.best_pairs(odds[np.ix_(pool.rows, pool.rows)], pool.rows)
         ids = [memory.id.split(".", 1) for memory in call.memories(pool.rows)]
         texts = [memory.text for memory in call.memories(pool.rows)]
@@ -154,11 +164,12 @@ def _asked(
                 writer, question.type, former,
                 np.array([each in question.answers for each in mine]),
                 np.array([each in question.near for each in mine]),
-                pairs, update_order.pair_features(pool, pairs, call),
+                pairs, update_order.pair_features(pool, pairs, call, tense),
                 np.array([
                     update_order.names_apart(question.text, texts[one], texts[other])
                     for one, other in zip(pairs.older, pairs.newer, strict=True)
                 ], bool),
+                tense,
             )
         )  # fmt: skip
         return found
@@ -187,7 +198,9 @@ def figures(asked: Sequence[Asked], weights: dict[str, tuple[Array, float]], lik
     found: defaultdict[str, list[tuple[bool, bool, bool | None]]] = defaultdict(list)
     for each in asked:
         coefficients, bias = weights[each.writer]
-        sure = (1 / (1 + np.exp(-(each.features @ coefficients + bias))) >= likely) & ~each.stays
+        chance = 1 / (1 + np.exp(-(each.features @ coefficients + bias)))
+        sure = each.pairs.odds >= update_order.LINKED if each.former else chance >= likely
+        sure = sure & ~each.stays & (likely <= 1)
         order = update_order.placed(
             each.pairs.older[sure].tolist(),
             each.pairs.newer[sure].tolist(),
@@ -205,34 +218,73 @@ def figures(asked: Sequence[Asked], weights: dict[str, tuple[Array, float]], lik
     )
 
 
+def question_words(topics: Sequence[Topic]) -> Weights:
+    """The weights of the words that tell the tense of a question: sparse logistic regressions over frequent words."""
+    from sklearn.linear_model import LogisticRegression
+
+    asked = [(topic.writer, question) for topic in topics for question in topic.questions if question.answers]
+    writers: defaultdict[str, set[str]] = defaultdict(set)
+    count: Counter[str] = Counter()
+    for writer, question in asked:
+        for word in words_of(question.text):
+            writers[word].add(writer)
+            count[word] += 1
+    words = sorted(word for word in count if count[word] >= FREQUENT and len(writers[word]) >= WRITERS)
+    column = {word: at for at, word in enumerate(words)}
+    held = np.zeros((len(asked), len(words)))
+    for row, (_writer, question) in enumerate(asked):
+        held[row, [column[word] for word in words_of(question.text) if word in column]] = 1
+    found: list[Array] = []
+    for kind in ("current", "past"):
+        model = LogisticRegression(C=0.4, penalty="l1", solver="liblinear", random_state=0)
+        model.fit(held, [question.type == kind for _writer, question in asked])
+        found.append(np.append(model.coef_[0], model.intercept_))
+    now, before = (each.round(2).tolist() for each in found)
+    weights = {BIAS: (now[-1], before[-1])}
+    return weights | {word: (now[at], before[at]) for at, word in enumerate(words) if now[at] or before[at]}
+
+
 def main() -> None:
-    """Print weights, and figures with each writer left out."""
+    """Print weights, and figures with each writer left out; `--write` writes the words."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--published", type=Path, required=True, help="folder of the published encoder")
-    parser.add_argument(
-        "--readings", type=Path, help="what readers that had not seen a writer say of its pairs"
-    )
-    parser.add_argument("--vectors", type=Path, help="vectors of `texts_of` by the bundled encoder, if made")
+    parser.add_argument("--vectors", type=Path, required=True, help="by encoders that had not seen a writer")
+    parser.add_argument("--readings", type=Path, help="by readers that had not seen a writer")
+    parser.add_argument("--write", action="store_true", help="write the words of questions")
     args = parser.parse_args()
     topics = read_topics()
-    texts = texts_of(topics)
-    made = MiniLMEmbedder().embed(texts) if args.vectors is None else np.load(args.vectors)
-    vectors = dict(zip(texts, made, strict=True))
-    link, embedder = links(topics, vectors), Known(args.published)
+    told = np.load(args.vectors)
+    vectors: dict[str, Array] = dict(
+        zip(told["texts"].tolist(), told["vectors"].astype(np.float32), strict=True)
+    )
+    missing = [text for text in texts_of(topics) if text not in vectors]  # those of the templates
+    vectors |= dict(zip(missing, MiniLMEmbedder().embed(missing), strict=True))
+    link, embedder = links(topics, vectors), Known(vectors)
     read: dict[tuple[str, str], float] = {}
     if args.readings is not None:
         told = np.load(args.readings, allow_pickle=True)
         read = dict(zip(zip(told["older"], told["newer"], strict=True), told["odds"].tolist(), strict=True))
+    writers = sorted({topic.writer for topic in topics})
+    folds = [writers[start::FOLDS] for start in range(FOLDS)]
+    words: dict[str, Weights] = {}
+    for fold in folds:
+        words |= dict.fromkeys(fold, question_words([topic for topic in topics if topic.writer not in fold]))
     asked = [
-        each for bank in banks(topics) for each in ask(bank, embedder, vectors, link[bank[0].writer], read)
+        each
+        for bank in banks(topics)
+        for each in ask(bank, embedder, vectors, link[bank[0].writer], read, words[bank[0].writer])
     ]
     coefficients, bias = fitted(asked)
     print("weights", coefficients.round(3).tolist(), "bias", round(bias, 3))
-    writers = sorted({each.writer for each in asked})
-    left_out = {writer: fitted([each for each in asked if each.writer != writer]) for writer in writers}
+    left_out: dict[str, tuple[Array, float]] = {}
+    for fold in folds:
+        left_out |= dict.fromkeys(fold, fitted([each for each in asked if each.writer not in fold]))
+    shipped = dict.fromkeys(writers, (np.array(update_order.WEIGHTS), update_order.BIAS))
     print("without", figures(asked, left_out, 2.0))
-    for likely in (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7):
-        print(likely, figures(asked, left_out, likely))
+    for likely in (0.4, 0.45, 0.5, 0.55):
+        print(likely, figures(asked, left_out, likely), "\n  shipped", figures(asked, shipped, likely))
+    if args.write:
+        lines = [f"{word} {now:.2f} {before:.2f}" for word, (now, before) in question_words(topics).items()]
+        Path(WORDS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -187,6 +188,19 @@ def first_and_five(
     }
 
 
+def vectors_of(encoder: Encoder, topics: Iterable[Topic]) -> dict[str, np.ndarray]:
+    """The vectors of the notes, questions and pairs of topics."""
+    texts: dict[str, None] = {}
+    for topic in topics:
+        texts |= dict.fromkeys(note.text for note in topic.notes)
+        texts |= dict.fromkeys(question.text for question in topic.questions)
+        texts |= dict.fromkeys(text for pair in topic.pairs for text in (pair.earlier, pair.later))
+    every = list(texts)
+    with torch.no_grad():
+        made = [encoder(every[at : at + 256]).float().cpu().numpy() for at in range(0, len(every), 256)]
+    return dict(zip(every, np.concatenate(made), strict=True))
+
+
 def _line(figures: dict[str, tuple[float, float, int]]) -> str:
     return "  ".join(f"{kind} {one:.3f}/{five:.3f}" for kind, (one, five, _) in figures.items())
 
@@ -201,20 +215,27 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--mix", type=float, default=0.7)
     parser.add_argument("--left-out", action="store_true")
+    parser.add_argument("--vectors", type=Path, help="with --left-out: the vectors of each writer's texts")
     args = parser.parse_args()
     base, topics = read_weights(args.base), read_topics()
     if args.left_out:
-        report = {}
+        report: dict[str, Any] = {}
+        seen: dict[str, np.ndarray] = {}
         for writer in sorted({topic.writer for topic in topics}):
             rest = [topic for topic in topics if topic.writer != writer]
             its = [topic for topic in topics if topic.writer == writer]
             tuned = tune(base, rest, args.vocab, rate=args.rate, epochs=args.epochs)
             before = first_and_five(Encoder(base, args.vocab), its)
-            after = first_and_five(Encoder(mixed(base, tuned, args.mix), args.vocab), its)
+            encoder = Encoder(mixed(base, tuned, args.mix), args.vocab)
+            after = first_and_five(encoder, its)
+            seen |= vectors_of(encoder, its)
             report[writer] = {"before": before, "after": after}
             print(writer, "before", _line(before), "\n   after ", _line(after), flush=True)
         if args.out:
             args.out.write_text(json.dumps(report, indent=1))
+        if args.vectors:
+            made = np.stack(list(seen.values()))
+            np.savez(args.vectors, texts=np.array(list(seen)), vectors=made.astype(np.float16))
         return
     tuned = tune(base, topics, args.vocab, rate=args.rate, epochs=args.epochs)
     result = mixed(base, tuned, args.mix)

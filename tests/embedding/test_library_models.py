@@ -81,7 +81,11 @@ def sentence_transformers(tmp_path: Path) -> Embedder:
 
     tokens(tmp_path)
     config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+        vocab_size=len(WORDS),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
     )
     BertModel(config).save_pretrained(tmp_path)
     word = models.Transformer(str(tmp_path))

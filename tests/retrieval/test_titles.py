@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from skep.embedding.embedder import default_embedder
 from skep.model import Memory
-from skep.retrieval.guidance import title, titles_named
+from skep.retrieval.guidance import names, title, titles_named
 from skep.retrieval.pipeline import run
 from skep.retrieval.recall_config import PRESETS, RecallConfig
 from skep.retrieval.sources import InMemorySources
@@ -50,13 +50,22 @@ def test_a_sentence_a_number_or_a_heading_alone_is_no_title(text: str) -> None:
 
 
 def test_a_title_must_stand_in_the_query_word_for_word() -> None:
-    heads = [title("Blue Heron: a boat"), title("Heron Blue: a paint"), title("Blue Herons at sea: a song")]
+    heads = [names("Blue Heron: a boat"), names("Heron Blue: a paint"), names("Blue Herons at sea: a song")]
     assert titles_named("Who built the blue heron?", heads).tolist() == [1.0, 0.0, 0.0]
+
+
+def test_a_title_may_hold_several_names_of_one_thing() -> None:
+    heads = [
+        names("kubernetes; k8s; kube\nServices run on EKS"),
+        names("turbo\nThe monorepo is built with it"),
+    ]
+    assert titles_named("what is our k8s deploy story?", heads).tolist() == [1.0, 0.0]
+    assert titles_named("how does kube schedule pods?", heads).tolist() == [1.0, 0.0]
 
 
 def test_a_title_that_several_have_tells_less() -> None:
     assert titles_named(
-        "What did Ana say?", [title("Ana: yes"), title("Ana: no"), title("Bea: no")]
+        "What did Ana say?", [names("Ana: yes"), names("Ana: no"), names("Bea: no")]
     ).tolist() == [
         0.5,
         0.5,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from skep.recall.question_tense import Tense, tense_of
 from skep.retrieval.score import RIVAL
 from skep.semantics.find_conflicts import newer_than
 from skep.semantics.link_graph import UPDATES
@@ -42,10 +43,16 @@ WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
 LEAST = -4.5
 """The log odds of the comparer from which it matters what the reader said."""
-WEIGHTS = (0.5, 1.9, 1.3, -1.3)
-BIAS = -1.4
-"""Of the log odds of the comparer, the newer one's share of the older one's score, their cosine, and the share of the
-question that only the older one holds. The days between them have no say: a bank may be filled in a minute."""
+WEIGHTS = (0.4, 1.5, -0.4, 0.4, 3.2, -5.4)
+BIAS = -1.1
+"""Of the log odds of the comparer, the newer one's share of the older one's score, the words of the question that only
+the older and only the newer one holds, and the probabilities that the question asks for what holds now and for what
+held before. The days between them have no say: a bank may be filled in a minute."""
+MOST_ODDS, MOST_SHARE, MOST_WORDS = 6.0, 2.0, 3
+"""What lies beyond these says no more."""
+BEFORE, LINKED = 0.3, -1.5
+"""The probability from which a question asks for what held before, and the log odds from which the older memory of a
+pair then takes the place of the newer one."""
 ALIKE, VERDICTS = 0.6, 24
 """Calibrated cosine from which two texts get a verdict, and how many pairs at most do."""
 COPY = 2.0
@@ -60,8 +67,8 @@ CERTAIN = 20.0
 """The log odds of a link."""
 
 
-_name = re.compile(r"(?<=[\w,] )[A-Z][\w'’-]*|\w+(?:[@./:_#-]\w+)+|\w*\d\w*")
-"""A capitalised word inside a sentence, an identifier, or a word with a digit."""
+_identifier = re.compile(r"\w+(?:[@./:_#-]\w+)+|\w*\d\w*")
+"""A word with a sign or a digit inside it."""
 
 
 class Pairs(NamedTuple):
@@ -92,7 +99,9 @@ class UpdateOrder:
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
-        former = call.asked.of_before(call.texts(pool.rows[:HEAD]))
+        head = call.texts(pool.rows[:HEAD])
+        tense = tense_of(call.asked.text, head)
+        former = tense.before >= BEFORE or call.asked.of_before(head)
         memories = call.memories(pool.rows)
         newer_than_each = newer_than(memories, call.now)
         odds = self._odds(pool, call, memories, newer_than_each)
@@ -102,8 +111,11 @@ class UpdateOrder:
         pairs = best_pairs(odds, newer_than_each.sum(axis=0))
         if not len(pairs.older):
             return found
-        sure = probability(pair_features(pool, pairs, call)) >= LIKELY
-        sure |= pairs.odds >= CERTAIN
+        if former:
+            sure = pairs.odds >= LINKED
+        else:
+            sure = probability(pair_features(pool, pairs, call, tense)) >= LIKELY
+            sure |= pairs.odds >= CERTAIN
         sure &= ~self._stays(pool, pairs, sure, call)
         if not sure.any():
             return found
@@ -113,7 +125,7 @@ class UpdateOrder:
         outdated = {
             int(pool.rows[one]): int(pool.rows[other])
             for one, other, certain in zip(older, newer, marked.tolist(), strict=True)
-            if certain
+            if certain and not former
         }
         moved = found.take([*order, *range(len(pool), len(found))])
         moved = replace(moved, score=found.score, outdated=outdated)
@@ -206,7 +218,7 @@ def log_odds(probability: Floats) -> Floats:
 
 
 def names_apart(question: str, older: str, newer: str) -> bool:
-    """True where the question holds a name, an identifier or the one word that tells the older text from the newer.
+    """True where the question holds an identifier or the one word that tells the older text from the newer.
 
     >>> names_apart("Is it on in staging?", "It is on in staging", "It is on in production")
     True
@@ -218,7 +230,7 @@ def names_apart(question: str, older: str, newer: str) -> bool:
     alone = asked & (mine - theirs)
     if not alone:
         return False
-    named = {term for word in _name.findall(question) for term in query_terms(word)}
+    named = {term for word in _identifier.findall(question) for term in query_terms(word)}
     if alone & named:
         return True
     instead = theirs - mine - STOP
@@ -260,15 +272,19 @@ def best_pairs(odds: Floats, recency: Ints) -> Pairs:
     return Pairs(older[kept], newer[kept], best[kept])
 
 
-def pair_features(pool: Candidates, pairs: Pairs, call: Call) -> Floats:
+def pair_features(pool: Candidates, pairs: Pairs, call: Call, tense: Tense) -> Floats:
     """One row per pair; the columns are those of `WEIGHTS`."""
     older, newer, odds = pairs
-    vectors = call.vectors(pool.rows)
-    raw = np.einsum("ij,ij->i", vectors[older], vectors[newer])
-    cosine = np.nan_to_num(call.sources.calibrate(raw.astype(np.float32)).astype(np.float64))
-    held = pool.signals.get("coverage", np.zeros(len(pool)))
-    share = pool.score[newer] / np.maximum(pool.score[older], 1e-6)
-    return np.stack([odds, share, cosine, held[older] - held[newer]], axis=1)
+    share = np.minimum(pool.score[newer] / np.maximum(pool.score[older], 1e-6), MOST_SHARE)
+    asked = set(query_terms(call.asked.text)) - STOP
+    places: list[tuple[int, int]] = list(zip(older.tolist(), newer.tolist(), strict=True))
+    texts = call.texts(pool.rows)
+    held = {at: set(terms(texts[at])) for at in {at for pair in places for at in pair}}
+    alone = [len(asked & (held[one] - held[other])) for one, other in places]
+    instead = [len(asked & (held[other] - held[one])) for one, other in places]
+    told = [np.minimum(each, MOST_WORDS) for each in (alone, instead)]
+    asked_for = [np.full(len(odds), each) for each in tense]
+    return np.stack([np.clip(odds, -MOST_ODDS, MOST_ODDS), share, *told, *asked_for], axis=1)
 
 
 def probability(features: Floats) -> Floats:

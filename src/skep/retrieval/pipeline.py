@@ -389,7 +389,7 @@ def _second_look(found: Candidates, call: Call) -> Candidates:
     if config.title > 0 or config.guidance > 0:
         texts = call.texts(found.rows[: config.shortlist])
         shown = {
-            "title": guide.titles_named(call.asked.about, [guide.title(text) for text in texts]),
+            "title": guide.titles_named(call.asked.about, [guide.names(text) for text in texts]),
             "guidance": guide.guidance(call.asked.text, texts, found.cosine[: len(texts)]),
         }
         shown = {name: each for name, each in shown.items() if getattr(config, name) > 0 and each.any()}
