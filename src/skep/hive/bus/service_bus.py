@@ -171,9 +171,5 @@ class ServiceBusPipe:
 class ServiceBus(MemberBus):
     """A bus through a topic of Azure Service Bus."""
 
-    def __init__(
-        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
-    ) -> None:
-        super().__init__(
-            member, NetworkSwitchboard(ServiceBusPipe(url), capability=capability, patience=patience)
-        )
+    def __init__(self, url: str, member: str = "", *, capability: Pass | None = None) -> None:
+        super().__init__(member, NetworkSwitchboard(ServiceBusPipe(url), capability=capability))
