@@ -629,7 +629,9 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 
 async def _failed(_request: Request, error: Exception) -> Response:
-    message = f"the server failed at this ({type(error).__name__}); what it wrote to standard error says where"
+    message = (
+        f"the server failed at this ({type(error).__name__}); what it wrote to standard error says where"
+    )
     return _failure(500, Told(type="SkepError", message=message))
 
 
