@@ -399,6 +399,16 @@ class Table:
         ends = enumerate(pairwise(edges))
         return [(number, slice(start, end)) for number, (start, end) in ends if start < end]
 
+    def stretches(self, slots: Ints) -> list[tuple[slice, FineCodes, Ints]]:
+        """The fine codes that sorted slots have: a stretch of `slots`, the codes of its part, the places there.
+
+        Stretches without vectors are left out.
+        """
+        held = [
+            (part, self.codes(number), slots[part] - self.bases[number]) for number, part in self.parts(slots)
+        ]
+        return [(part, codes, places) for part, codes, places in held if codes is not None]
+
     def _gathered(self, parts: Sequence[Array], dtype: str) -> Array:
         room = max(self.count + ROOM, len(getattr(self, "rows", ())))
         out = np.zeros(room, dtype=dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,6 +88,8 @@ class Query:
     text: str
     about: str
     """The text without the words that only say how to answer."""
+    terms: tuple[str, ...]
+    """Of that, the distinct index terms to look up."""
     spans: tuple[Span, ...] = ()
     """Times it names, relative ones resolved against now."""
     wants: Wants = "thing"
@@ -97,11 +99,6 @@ class Query:
     """Terms by which it does so as well, unless they are part of its subject."""
     time_alone: bool = False
     """It asks for anything of a time ("what happened last month?")."""
-
-    @cached_property
-    def terms(self) -> tuple[str, ...]:
-        """The distinct index terms to look up."""
-        return tuple(query_terms(self.about))
 
     def of_before(self, texts: Sequence[str]) -> bool:
         """It asks for what held before, given the texts of the first hits.
@@ -115,7 +112,7 @@ class Query:
 
 def plain(text: str) -> Query:
     """A query as nothing but its words."""
-    return Query(text=text, about=text)
+    return Query(text=text, about=text, terms=tuple(query_terms(text)))
 
 
 def understand(text: str, now: float) -> Query:
@@ -128,10 +125,11 @@ def understand(text: str, now: float) -> Query:
     from skep.text.dates import spans
 
     lowered = text.lower()
-    named = spans(text, now)
+    named, about = spans(text, now), subject_matter(text)
     return Query(
         text=text,
-        about=subject_matter(text),
+        about=about,
+        terms=tuple(query_terms(about)),
         spans=named,
         wants=_wanted(lowered),
         former=_former.search(lowered) is not None,
