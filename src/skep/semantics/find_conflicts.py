@@ -427,13 +427,14 @@ def _candidates(
     )
     index = engine.index
     with engine.snapshot():
-        index.refresh()
+        present = engine.present()
+        index.refresh(present.turn)
         pool = index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
         rows = pool.rows.tolist()
         if vector is None:
             near = _near_by_table(text, engine.texts_of(rows), rows)
         else:
-            near = engine.embeddings.calibrate_many(pool.cosine).tolist()
+            near = engine.embeddings.scale(present.active)(pool.cosine).tolist()
         similar = {row: 0.0 if math.isnan(cosine) else cosine for row, cosine in zip(rows, near, strict=True)}
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)

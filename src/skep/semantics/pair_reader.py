@@ -27,6 +27,7 @@ from skep.embedding.minilm import (
     in_passes,
     layers_layout,
     read_tensors,
+    states,
 )
 from skep.embedding.static_table import bundled_wordpiece
 from skep.filters import Filter
@@ -80,9 +81,7 @@ class _Model(NamedTuple):
         for (start, end), cut in zip(spans, cuts, strict=True):
             x[start : start + cut] += self.side[0]
             x[start + cut : end] += self.side[1]
-        x = self.norm(x)
-        for layer in self.layers:
-            x = layer(x, spans)
+        x = states(x, spans, self.norm, self.layers)
         pooled = np.stack([np.concatenate([x[start:end].mean(axis=0), x[start]]) for start, end in spans])
         return np.tanh(self.head(pooled)) @ self.out.T + self.bias
 
