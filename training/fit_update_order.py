@@ -144,7 +144,7 @@ def _asked(
 
     def note(found: Candidates, call: Call) -> Candidates:
         pool = found.first(update_order.POOL)
-        former = call.asked.of_before(call.sources.texts(pool.rows[: update_order.HEAD]))
+        former = call.asked.of_before(call.texts(pool.rows[: update_order.HEAD]))
         pairs = update_order.best_pairs(odds[np.ix_(pool.rows, pool.rows)], pool.rows)
         ids = [memory.id.split(".", 1) for memory in call.memories(pool.rows)]
         texts = [memory.text for memory in call.memories(pool.rows)]
@@ -154,11 +154,10 @@ def _asked(
                 writer, question.type, former,
                 np.array([each in question.answers for each in mine]),
                 np.array([each in question.near for each in mine]),
-                pairs, update_order.pair_features(pool, pairs, call),
-                np.array([
-                    update_order.names_apart(question.text, texts[one], texts[other])
-                    for one, other in zip(pairs.older, pairs.newer, strict=True)
-                ], bool),
+                pairs, update_order.pair_features(pool, pairs, call.vectors(pool.rows), call),
+                np.array(update_order.names_apart(question.text, [
+                    (texts[one], texts[other]) for one, other in zip(pairs.older, pairs.newer, strict=True)
+                ]), bool),
             )
         )  # fmt: skip
         return found
