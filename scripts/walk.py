@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import skep
 from skep import Bank
+from skep.embedding.embedder import default_embedder, open_embedder
 from skep.hive import Hive
 
 PACKAGE = str(Path(skep.__file__).parent) + "/"
@@ -93,25 +94,32 @@ def module_of(frame: FrameType) -> str | None:
     return path[len(PACKAGE) : -len(".py")].replace("/", ".") if path.startswith(PACKAGE) else None
 
 
-def walks() -> dict[str, Walk]:
-    """One `remember` and one `recall` of a bank, one `recall` of a hive."""
+def walks(spec: str | None = None) -> dict[str, Walk]:
+    """One `remember` and one `recall` of a bank, one `recall` of a hive; `spec` names another embedder.
+
+    The thread that looks every now and then if a text waits for its vector is stopped: it works beside a call.
+    """
+    embedder = default_embedder() if spec is None else open_embedder(spec)
     recorder = Recorder()
     found: dict[str, Walk] = {}
     try:
-        with Bank.open(":memory:") as bank:
+        with Bank.open(":memory:", embedder=embedder) as bank:
             bank.remember_many(MEMORIES)
             bank.recall("when do we deploy?")
             bank.remember("The billing service listens on port 9090")
             bank.recall("who reviews payments?")
+            bank.engine.embeddings.stop()
             found["remember"] = recorder.walk(lambda: bank.remember(REMEMBERED))
             bank.recall("what is used for linting?")
             found["recall"] = recorder.walk(lambda: bank.recall(QUESTION))
-        with Hive.sharded(["ana", "bob", "cy"]) as hive:
+        with Hive.sharded(["ana", "bob", "cy"], embedder=embedder) as hive:
             for number, text in enumerate((*MEMORIES, REMEMBERED)):
                 hive.agent(("ana", "bob", "cy")[number % 3]).remember(text)
             agent = hive.agent("ana")
             agent.recall("when do we deploy?")
             agent.recall("who reviews payments?")
+            for member in hive.members.values():
+                member.bank.engine.embeddings.stop()
             found["hive recall"] = recorder.walk(lambda: agent.recall(QUESTION))
     finally:
         threading.setprofile(None)  # type: ignore[arg-type]  # takes None, as sys.setprofile does

@@ -1,4 +1,4 @@
-"""Fit `skep.recall.update_order` and `question_tense` on the topic files, and measure them on writers left out.
+"""Fit `skep.recall.update_order` and the tense of `skep.retrieval.query` on the topic files, and measure them on writers left out.
 
 Banks of three topics of one writer (sixty memories) are asked all their questions through the ordinary pipeline. A pair
 of an older and a newer hit counts where one of them answers and the other does not. Encoder, comparer, reader, words
@@ -24,7 +24,7 @@ from skep.embedding.minilm import MiniLMEmbedder
 from skep.filters import Filter
 from skep.model import Memory, Scope
 from skep.recall import update_order
-from skep.recall.question_tense import BIAS, WORDS, Tense, Weights, tense_of, words_of
+from skep.retrieval.query import BIAS, WORDS, Tense, Weights, tense_of, words_of
 from skep.retrieval.pipeline import Call, Candidates, run
 from skep.retrieval.recall_config import preset
 from skep.retrieval.sources import InMemorySources
@@ -165,10 +165,9 @@ def _asked(
                 np.array([each in question.answers for each in mine]),
                 np.array([each in question.near for each in mine]),
                 pairs, update_order.pair_features(pool, pairs, call, tense),
-                np.array([
-                    update_order.names_apart(question.text, texts[one], texts[other])
-                    for one, other in zip(pairs.older, pairs.newer, strict=True)
-                ], bool),
+                np.array(update_order.names_apart(question.text, [
+                    (texts[one], texts[other]) for one, other in zip(pairs.older, pairs.newer, strict=True)
+                ]), bool),
                 tense,
             )
         )  # fmt: skip

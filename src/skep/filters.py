@@ -231,7 +231,9 @@ class Asking(msgspec.Struct, frozen=True):
 
     def most(self, deployed: Mapping[str, Any]) -> int:
         """The number of hits wanted at most; `deployed` is the config of the bank."""
-        return clean_count("limit", deployed.get("limit", 5) if self.limit is None else self.limit, 1, 10_000)
+        if self.limit is None:
+            return deployed.get("limit", 5)
+        return clean_count("limit", self.limit, 1, 10_000)
 
     def checked(self, settings: Settings, now: float, deployed: Mapping[str, Any]) -> tuple[Filter, int]:
         """The filter of a question that is asked at some time, and how many hits are wanted.
@@ -246,7 +248,8 @@ class Asking(msgspec.Struct, frozen=True):
             now,
             kind=usual.get("kinds") if self.kind is None else self.kind,
             status=(*CURRENT, *REPLACED)
-            if clean_flag("include_superseded", self.include_superseded)
+            if self.include_superseded is not False
+            and clean_flag("include_superseded", self.include_superseded)
             else CURRENT,
             tags=self.tags,
             domain=self.domain,
@@ -298,7 +301,7 @@ def checked_filter(
         refuse_inverted(after, before, "since", "until")
     return Filter(
         scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
-        include_shared=clean_flag("include_shared", include_shared),
+        include_shared=include_shared is not False and clean_flag("include_shared", include_shared),
         kinds=() if kind is None else _several("kind", kind, label, KINDS),
         statuses=CURRENT if status is CURRENT else _several("status", status, label, STATUSES) or CURRENT,
         tags=() if is_blank(tags) else _tag_groups("tags", tags, settings),

@@ -29,7 +29,7 @@ def filled(bank: Bank, count: int) -> list[Memory]:
 
 def indexed(bank: Bank, folder: Path, tail: int) -> Engine:
     """The engine of a bank, with an index whose tail holds no more than so many rows."""
-    bank.engine._index = SegmentIndex(folder, bank.engine.store, tail_limit=tail)  # pyright: ignore
+    bank.engine.index = SegmentIndex(folder, bank.engine.store, tail_limit=tail)  # pyright: ignore
     bank.engine.index.refresh()
     return bank.engine
 

@@ -31,7 +31,7 @@ def every_row(bank: Bank) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(2))
 def test_the_index_knows_whose_each_memory_is(bank_path: Path, clock: Clock, seed: int) -> None:
     with filled(bank_path, clock, seed) as bank:
-        sources, rows = BankSources(bank.engine), every_row(bank)
+        sources, rows = BankSources(bank.engine, bank.engine.active_space()), every_row(bank)
         listed = [memory.scope for memory in sources.memories(rows)]
 
         found = sources.scopes(rows)
@@ -45,7 +45,10 @@ def test_the_index_knows_whose_each_memory_is(bank_path: Path, clock: Clock, see
 
 def test_rows_the_index_does_not_know_belong_to_nobody(bank_path: Path, clock: Clock) -> None:
     with filled(bank_path, clock, 0) as bank:
-        sources, unknown = BankSources(bank.engine), np.array([999_999], dtype=np.int64)
+        sources, unknown = (
+            BankSources(bank.engine, bank.engine.active_space()),
+            np.array([999_999], dtype=np.int64),
+        )
 
         assert sources.scopes(unknown).place.tolist() == [0]
         assert sources.scopes(unknown).talk.tolist() == [0]

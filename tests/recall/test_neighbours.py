@@ -51,7 +51,7 @@ def test_the_index_and_the_store_know_the_same_neighbours(
     bank_path: Path, clock: Clock, seed: int, window: int
 ) -> None:
     with filled(bank_path, clock, seed) as bank:
-        sources = BankSources(bank.engine)
+        sources = BankSources(bank.engine, bank.engine.active_space())
         every = np.array([row for row, _ in bank.engine.store.find(Filter(), limit=1000)], dtype=np.int64)
         for where in (Filter(statuses=CURRENT, now=clock()), Filter(agents=("one",), now=clock())):
             read = bank.engine.index.around(every, window, 3600.0, where)
@@ -64,7 +64,7 @@ def test_a_question_about_many_scopes_of_a_large_bank_is_left_to_the_store(
     bank_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with filled(bank_path, clock, 1) as bank:
-        sources = BankSources(bank.engine)
+        sources = BankSources(bank.engine, bank.engine.active_space())
         every = np.array([row for row, _ in bank.engine.store.find(Filter(), limit=1000)], dtype=np.int64)
         near = sources.around(every, 2, Filter(now=clock()))
         bank.remember("A turn that makes what was kept untrue", on_conflict="ignore")

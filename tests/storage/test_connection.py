@@ -322,7 +322,7 @@ def test_threads_that_ask_for_the_index_first_get_the_same_one(
     with opened(bank_path) as bank:
         bank.remember("shared", on_conflict="ignore")
         engine = bank.engine
-        engine._index = None  # pyright: ignore[reportPrivateUsage]
+        engine.__dict__.pop("index", None)
         made: list[int] = []
         make = engine._opened  # pyright: ignore[reportPrivateUsage]
 

@@ -260,6 +260,11 @@ def checked(given: Any, count: int, dim: int, name: str) -> Vectors:
     return rows
 
 
+def embedded(call: Callable[[], Any], count: int, dim: int, name: str) -> Vectors:
+    """Call an embedder and check what it gives: see `guarded` and `checked`."""
+    return checked(guarded(name, call), count, dim, name)
+
+
 def guarded(name: str, call: Callable[[], T]) -> T:
     """Call an embedder; whatever it raises comes out as an EmbeddingError, for it may be anybody's code.
 

@@ -17,7 +17,7 @@ from weakref import WeakSet
 import msgspec
 
 from skep.clock import Now, system_now
-from skep.embedding.embedder import Embedder, checked, guarded
+from skep.embedding.embedder import Embedder, embedded
 from skep.errors import EmbedderFailedError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 
 if TYPE_CHECKING:
@@ -216,8 +216,8 @@ class EmbedWorker:
         """
         name = self._embedder.fingerprint
         try:
-            given = guarded(name, lambda: self._embed([text for _, text, _ in work]))
-            vectors = checked(given, len(work), self._embedder.dim, name)
+            texts = [text for _, text, _ in work]
+            vectors = embedded(lambda: self._embed(texts), len(work), self._embedder.dim, name)
         except EmbeddingError as error:
             unforeseen = isinstance(error, EmbedderFailedError | EmbedderMismatchError)
             down = unforeseen or isinstance(error, EmbedderUnavailableError)

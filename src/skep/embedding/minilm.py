@@ -151,6 +151,14 @@ class Layer(NamedTuple):
         return self.second(x + self.outer(_gelu(self.inner(x))))
 
 
+def states(x: Floats, spans: Sequence[tuple[int, int]], norm: Norm, layers: Sequence[Layer]) -> Floats:
+    """The token states after all layers; a span is the tokens of one text, which see each other."""
+    x = norm(x)
+    for layer in layers:
+        x = layer(x, spans)
+    return x
+
+
 class Tensors(NamedTuple):
     """The tensors of a file, by name."""
 
@@ -425,9 +433,7 @@ class MiniLMEmbedder:
         _words, _scales, _positions, norm, layers = model_of(self._folder)
 
         def encode(_batch: Sequence[int], x: Floats, spans: Sequence[tuple[int, int]]) -> Floats:
-            x = norm(x)
-            for layer in layers:
-                x = layer(x, spans)
+            x = states(x, spans, norm, layers)
             means = np.stack([x[start:end].mean(axis=0) for start, end in spans])
             means /= np.linalg.norm(means, axis=1, keepdims=True)
             return means

@@ -45,6 +45,8 @@ class _Table(NamedTuple):
 class StaticEmbedder:
     """Word vectors from a bundled table, summed with weights that favour rare words."""
 
+    instant = True
+
     def __init__(self, folder: str | os.PathLike[str] = DATA) -> None:
         self._folder = os.fspath(folder)
         self.spec = "static" if self._folder == DATA else f"static:{self._folder}"
@@ -73,11 +75,6 @@ class StaticEmbedder:
     def dim(self) -> int:
         """The length of every row."""
         return self._dim
-
-    @property
-    def instant(self) -> bool:
-        """True: a text costs some 20 microseconds."""
-        return True
 
     @cached_property
     def wordpiece(self) -> WordPiece:
@@ -158,6 +155,8 @@ def _features(word: str) -> tuple[tuple[int, float], ...]:
 class HashingEmbedder:
     """Deterministic vectors with no table: texts are as close as the words and trigrams they share."""
 
+    instant = True
+
     def __init__(self, dim: int = 256) -> None:
         if dim < 8:
             raise ConfigError(f"a hashing embedder needs at least 8 dimensions, not {dim}")
@@ -173,11 +172,6 @@ class HashingEmbedder:
     def dim(self) -> int:
         """The length of every row."""
         return self._dim
-
-    @property
-    def instant(self) -> bool:
-        """True."""
-        return True
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """One unit row per text; a text without a letter or a digit gives a zero row."""

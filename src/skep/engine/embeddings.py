@@ -21,7 +21,7 @@ from skep.embedding.embedder import (
     Calibration,
     Embedder,
     Opener,
-    checked,
+    embedded,
     guarded,
     open_embedder,
     sampled,
@@ -302,7 +302,7 @@ class Embeddings:
         once = getattr(embedder, "embed_once", None)
         ask = partial(embedder.embed, [text]) if once is None else partial(once, [text], QUERY_SECONDS)
         try:
-            rows = checked(guarded(space.fingerprint, ask), 1, space.dim, space.fingerprint)
+            rows = embedded(ask, 1, space.dim, space.fingerprint)
         except EmbeddingError as error:
             self._note(space.fingerprint, error)
             return Asked(None, _words_alone(str(error)), passing=True)
@@ -340,9 +340,8 @@ class Embeddings:
         space = self.store.active_space()
         return space is None or self.for_space(space) is not None
 
-    def _scale_of(self) -> Embedder | None:
-        """The embedder of the active space; None where its scale cannot be had, and cosines are taken as they are."""
-        space = self.store.active_space()
+    def _scale_of(self, space: Space | None) -> Embedder | None:
+        """The embedder of a space; None where its scale cannot be had, and cosines are taken as they are."""
         embedder = self.for_space(space) if space is not None else None
         if space is None or embedder is None or not self._scaled(embedder, space.fingerprint):
             return None
@@ -350,7 +349,7 @@ class Embeddings:
 
     def calibrate(self, cosine: float) -> float:
         """A raw cosine of the active space on the common scale."""
-        embedder = self._scale_of()
+        embedder = self._scale_of(self.store.active_space())
         return embedder.calibrate(cosine) if embedder is not None else cosine
 
     def _scale(self, embedder: Embedder) -> Calibration:
@@ -363,14 +362,14 @@ class Embeddings:
             self._scales[name] = sampled(embedder.calibrate)
         return self._scales[name]
 
-    def scale(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-        """The map from raw cosines of the active space to the common scale; nan stays nan."""
-        embedder = self._scale_of()
+    def scale(self, space: Space | None) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+        """The map from raw cosines of a space to the common scale; nan stays nan."""
+        embedder = self._scale_of(space)
         return (lambda cosines: cosines) if embedder is None else self._scale(embedder).many
 
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """Raw cosines of the active space on the common scale; nan stays nan."""
-        return self.scale()(cosines)
+        return self.scale(self.store.active_space())(cosines)
 
     def in_place(self, texts: Sequence[str], spaces: Sequence[Space]) -> Mapping[int, Made]:
         """Vectors of new texts, for each space whose embedder makes them at once; drafts where it can only do that.
@@ -393,8 +392,7 @@ class Embeddings:
             if embed is None or (not small and space.state != "active"):
                 continue
             try:
-                given = guarded(space.fingerprint, partial(embed, texts))
-                rows = checked(given, len(texts), space.dim, space.fingerprint)
+                rows = embedded(partial(embed, texts), len(texts), space.dim, space.fingerprint)
                 made[space.number] = Made(packed(rows), drafts=not small)
             except EmbeddingError as error:
                 self._note(space.fingerprint, error)

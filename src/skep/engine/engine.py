@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
@@ -84,7 +85,7 @@ class Engine:
         self.store = store
         """For the hive and for functions of the storage room that take a whole store; others call the engine."""
         store.clock = now
-        self.log = store.log
+        self.log, self.lock = store.log, store.lock
         self.leases = store.leases
         # What rooms above read and write of the store, under the engine's own name; see `Store` for each.
         self.snapshot, self.transaction, self.writing = store.snapshot, store.transaction, store.writing
@@ -141,7 +142,6 @@ class Engine:
         self.index_folder = index_folder
         self.reader: Reader | None = None
         """Reads pairs of texts together, where vectors come from a model."""
-        self._index: SegmentIndex | None = None
         self._uses: Counter[str] = Counter()
         self._recalls = 0
         self._use_lock = threading.Lock()
@@ -184,25 +184,20 @@ class Engine:
         """The name under which this file writes."""
         return self.store.actor
 
-    @property
+    @cached_property
     def index(self) -> SegmentIndex:
-        """The derived index of words and vectors, up to date."""
-        if self._index is None:
-            self.embeddings.before_reading()
-            with self.store.lock:  # two threads may ask for it first at the same time
-                if self._index is None:
-                    self._index = self._opened()
-        return self._index
+        """The derived index of words and vectors."""
+        self.embeddings.before_reading()
+        with self.lock:  # two threads may ask for it first at the same time
+            if "index" not in self.__dict__:
+                self.__dict__["index"] = self._opened()
+            return self.__dict__["index"]
 
     def _opened(self) -> SegmentIndex:
         from skep.index.index import SegmentIndex
 
-        return SegmentIndex(
-            self.index_folder,
-            self.store,
-            read_only=self.frozen or self.store.read_only,
-            lock=self.store.lock,
-        )
+        read_only = self.frozen or self.store.read_only
+        return SegmentIndex(self.index_folder, self.store, read_only=read_only, lock=self.lock)
 
     def write(
         self,

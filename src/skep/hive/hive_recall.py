@@ -313,7 +313,7 @@ class HiveRecaller(Recaller):
             where=where,
             limit=limit,
             reranker=reranker,
-            updates=UpdateOrder(linked, self.decided),
+            updates=UpdateOrder(linked, self._decided),
             explain=explain,
         )
         hits, trace = self._marked(found.hits, where.now, sources), found.trace
@@ -345,7 +345,7 @@ class HiveRecaller(Recaller):
 
         linked = [link for link in told if link.rel == CONTRADICTS]
         return conflicts_marked(
-            shown, vectors, sources.calibrate, now=now, linked=linked, decided=self.decided
+            shown, vectors, sources.scale(), now=now, linked=linked, decided=self._decided
         )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from skep.embedding.embedder import checked, guarded
+from skep.embedding.embedder import embedded
 from skep.errors import EmbeddingError
 from skep.events import dot_of
 from skep.filters import admits_memory
@@ -153,15 +153,15 @@ class HiveSources:
         """The vector of a query, embedded once for all members; None, and `problem` says why, if that fails."""
         name, dim = self._embedder.fingerprint, self._embedder.dim
         try:
-            vector = checked(guarded(name, lambda: self._embedder.embed([text])), 1, dim, name)[0]
+            vector = embedded(lambda: self._embedder.embed([text]), 1, dim, name)[0]
         except EmbeddingError as error:
             self.problem = f"{WORDS_ALONE}: {error}"
             return None
         return vector if vector.any() else None
 
-    def calibrate(self, cosines: Singles) -> Singles:
-        """Raw cosines on the common scale; nan stays nan."""
-        return self._calibrate(cosines)
+    def scale(self) -> Callable[[Singles], Singles]:
+        """The map from raw cosines to the common scale; nan stays nan."""
+        return self._calibrate
 
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int

@@ -209,8 +209,8 @@ class _Search:
         self.ask = ask
         self.position = position
         """Up to which event the index has caught up."""
-        self.sources = BankSources(engine)
         space = engine.active_space()
+        self.sources = BankSources(engine, space)
         usable = ask.vector is not None and space is not None and space.fingerprint == ask.embedder
         vector = np.frombuffer(ask.vector or b"", "<f4") if usable else None
         self.vector = (

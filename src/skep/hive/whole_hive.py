@@ -100,7 +100,7 @@ class WholeHive(Bank):
         pool = sources.search(
             query_terms(text), sources.embed(text), faded(where, self.hive.policy), limit, limit
         )
-        scores = list(zip(pool.words.tolist(), sources.calibrate(pool.cosine).tolist(), strict=True))
+        scores = list(zip(pool.words.tolist(), sources.scale()(pool.cosine).tolist(), strict=True))
         found: list[Near] = []
         for memory, (words, near) in zip(sources.memories(pool.rows), scores, strict=True):
             same = sources.same.get(memory.id, []) if copies else []

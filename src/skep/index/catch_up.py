@@ -240,6 +240,8 @@ class Upkeep:
         self._opening = True
         self._fingerprint = source.fingerprint()
         self._dim = source.dim()
+        self.head = -1
+        """The newest change of the store, when that was last asked for."""
         self.shelf = Shelf(
             self._folder,
             source.identity(),
@@ -265,7 +267,7 @@ class Upkeep:
         """Catch up with the store; returns the position reached."""
         if not all(file.whole for file in self.shelf.files.values()):  # one was cut off since it was mapped
             self.drop()
-        head = self._source.head()
+        head = self.head = self._source.head()
         if self._source.fingerprint() != self._fingerprint:
             self._open()
         if head < self.position:

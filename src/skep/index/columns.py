@@ -138,6 +138,11 @@ COLUMNS: dict[str, Column] = {
 }
 
 
+def numbers_of(row: IndexRow, names: Iterable[str]) -> list[float]:
+    """What some columns hold of one row."""
+    return [COLUMNS[name].value(row) for name in names]
+
+
 def column_of(name: str, rows: Sequence[IndexRow]) -> Array:
     """One column of some rows."""
     column = COLUMNS[name]

@@ -140,7 +140,7 @@ class SegmentIndex:
             ):
                 self._upkeep.refresh()
                 self._renew()
-                self._turn = turn if self._upkeep.position == self._source.head() else None
+                self._turn = turn if self._upkeep.position == self._upkeep.head else None
             return self._upkeep.position
 
     def search(

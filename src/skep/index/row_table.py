@@ -16,7 +16,7 @@ import numpy as np
 
 from skep import runtime
 from skep.index.bm25 import impact, key_of
-from skep.index.columns import COLUMNS, column_of
+from skep.index.columns import COLUMNS, column_of, numbers_of
 from skep.index.quantisation import FineCodes, encode
 from skep.index.segment_reader import Segment, shown
 from skep.storage.vectors import unpacked
@@ -323,8 +323,8 @@ class Table:
             self._grow()
         self.rows[slot] = row.row
         self.alive[slot] = True
-        for name, values in self._columns.items():
-            values[slot] = COLUMNS[name].value(row)
+        for values, number in zip(self._columns.values(), numbers_of(row, self._columns), strict=True):
+            values[slot] = number
         self.count = slot + 1
         self.live += 1
         self.length += self.tail.lengths[-1]
@@ -398,6 +398,16 @@ class Table:
         edges = np.searchsorted(slots, [*self.bases, self.count + 1]).tolist()
         ends = enumerate(pairwise(edges))
         return [(number, slice(start, end)) for number, (start, end) in ends if start < end]
+
+    def stretches(self, slots: Ints) -> list[tuple[slice, FineCodes, Ints]]:
+        """The fine codes that sorted slots have: a stretch of `slots`, the codes of its part, the places there.
+
+        Stretches without vectors are left out.
+        """
+        held = [
+            (part, self.codes(number), slots[part] - self.bases[number]) for number, part in self.parts(slots)
+        ]
+        return [(part, codes, places) for part, codes, places in held if codes is not None]
 
     def _gathered(self, parts: Sequence[Array], dtype: str) -> Array:
         room = max(self.count + ROOM, len(getattr(self, "rows", ())))

@@ -66,36 +66,25 @@ GATHER_SHARE = 7
 _BITS = (1 << np.arange(BITS - 1, -1, -1)).astype(np.uint8)[:, None]
 
 
-def stretches(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes, Ints, int]]:
-    """The fine codes of sorted slots, stretch by stretch; stretches without vectors are left out.
-
-    The stretch, the codes of a part of the table, the slots of the stretch, and where the part begins.
-    """
-    for number, part in table.parts(slots):
-        held = table.codes(number)
-        if held is not None:
-            yield part, held, slots[part], table.bases[number]
-
-
 def codes_of(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes]]:
     """The fine codes of sorted slots, stretch by stretch; stretches without vectors are left out."""
-    for part, codes, mine, base in stretches(table, slots):
-        yield part, codes.pick(mine - base)
+    for part, codes, places in table.stretches(slots):
+        yield part, codes.pick(places)
 
 
 def cosines_of(table: Table, slots: Ints, query: Query) -> Floats:
     """The cosine of sorted slots with a query; nan where a row has no vector."""
     out = np.full(len(slots), np.nan, dtype=np.float32)
-    for part, codes, mine, base in stretches(table, slots):
-        out[part] = fine_cosines(codes, mine - base, query)
+    for part, codes, places in table.stretches(slots):
+        out[part] = fine_cosines(codes, places, query)
     return out
 
 
 def vectors_of(table: Table, slots: Ints) -> Floats:
     """The vectors of sorted slots as they came, nearly exact; zeros where there is none."""
     out = np.zeros((len(slots), table.dim), dtype=np.float32)
-    for part, codes, mine, base in stretches(table, slots):
-        out[part] = original(codes, mine - base)
+    for part, codes, places in table.stretches(slots):
+        out[part] = original(codes, places)
     return out
 
 
@@ -344,8 +333,8 @@ class _Steps:
     def coarse(self, table: Table, slots: Ints, query: Floats) -> Floats:
         """Cosines of sorted slots from the coarse half of their fine codes."""
         out = np.full(len(slots), -np.inf, dtype=np.float32)
-        for part, codes, mine, base in stretches(table, slots):
-            self._multiplied(codes, mine - base, query, out[part])
+        for part, codes, places in table.stretches(slots):
+            self._multiplied(codes, places, query, out[part])
         return out
 
     def _multiplied(self, held: FineCodes, local: Ints, query: Floats, out: Floats) -> None:

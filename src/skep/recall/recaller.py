@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -19,9 +20,8 @@ from skep.errors import ConfigError, InvalidInputError, WrongTypeError
 from skep.filters import Asking, Filter
 from skep.model import Hit, Link, Memory, Ranked, Recalled, Stage
 from skep.recall.update_order import UpdateOrder
-from skep.retrieval.pipeline import Call, narrowed, run
-from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
-from skep.retrieval.recall_config import preset as preset_named
+from skep.retrieval.pipeline import Call, run
+from skep.retrieval.recall_config import Expand, RecallConfig, configured, from_dict
 from skep.retrieval.sources import BankSources
 from skep.semantics.find_conflicts import opposed, settled
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
@@ -61,7 +61,6 @@ def made(where: Filter, limit: int, config: RecallConfig, *, current: bool = Tru
     """A question from a filter of any time; `current` if what it says of validity is meant for the time of asking."""
     current = current and where.valid_at is not None and where.valid_at == where.now
     timeless = msgspec.structs.replace(where, now=0.0, valid_at=None if current else where.valid_at)
-    timeless = narrowed(timeless, config)
     return Question(timeless, limit, config, _pack((timeless, limit, config, current)), current)
 
 
@@ -106,6 +105,8 @@ class Recaller:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._decided = partial(settled, engine)
+        """Of pairs of memories, those of which somebody has decided that both stay."""
         self._answers: OrderedDict[Any, _Kept] = OrderedDict()
         self._position: tuple[int, int] | None = None
         """Of the bank, when the answers were given."""
@@ -176,7 +177,7 @@ class Recaller:
             bank = deployed if deployed is not None else self.deployed()
         model = not self._engine.embeddings.embedder.instant
         ranking = {name: value for name, value in bank.items() if name not in NARROWING}
-        return merge(preset_named(preset or "default", model=model), ranking or None, config)
+        return configured(preset or "default", ranking or None, config, model=model)
 
     def asked(self, asking: Asking, now: float) -> Question:
         """The checked form of a question that is asked at some time, but for its words."""
@@ -244,7 +245,7 @@ class Recaller:
         embeddings, config = self._engine.embeddings, question.config
         asked: Asked | None = None
         if embeddings.ready() and config.k_vectors:  # it is waited for while nothing is held
-            with self._engine.snapshot():
+            with self._engine.lock:
                 kept = self._recent(key, now, self._engine.present(*SETTINGS))
             asked = embeddings.asked(query) if kept is None or reranker is not None else None
 
@@ -260,7 +261,7 @@ class Recaller:
                     query, where, question.limit, config, scorer, explain, asked, present
                 )
                 if not (passing or present.passing or reranker is not None):
-                    self._keep(key, found, query, where, config)
+                    self._keep(key, found, query, where, config, present)
                 return found
 
         if reranker is None:
@@ -297,7 +298,7 @@ class Recaller:
 
         Call inside a snapshot, so that everything it reads is of one moment.
         """
-        sources = BankSources(self._engine)
+        sources = BankSources(self._engine, present.active)
         sources.index.refresh(present.turn)
         active = present.active
         if asked is not None and asked.space and active is not None and active.fingerprint != asked.space:
@@ -308,14 +309,14 @@ class Recaller:
         reader = self._engine.reader
         updates = UpdateOrder(
             self._update_links if present.settings[MARKED] else None,
-            self.decided,
+            self._decided,
             reader.known if reader is not None else None,
         )
 
         def marked(hits: tuple[Hit, ...], call: Call) -> tuple[Hit, ...]:
             linked = self._opposed_by_links(hits) if present.settings[OPPOSED] else ()
             return conflicts_marked(
-                hits, call.vectors_of, sources.calibrate, now=where.now, linked=linked, decided=self.decided
+                hits, call.vectors_of, call.scale, now=where.now, linked=linked, decided=self._decided
             )
 
         found = run(
@@ -343,10 +344,6 @@ class Recaller:
             found = msgspec.structs.replace(found, reason=reason, trace=trace)
         return found, asked is not None and asked.passing
 
-    def decided(self, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
-        """The pairs of memories of which somebody has decided that both stay."""
-        return settled(self._engine, pairs)
-
     def _update_links(self, ids: Sequence[str]) -> Sequence[Link]:
         """Links that say that something updates memories; few banks hold any."""
         return self._engine.links_to(ids, UPDATES)
@@ -367,10 +364,14 @@ class Recaller:
         self._answers.move_to_end(key)
         return kept
 
-    def _keep(self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig) -> None:
+    def _keep(
+        self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig, present: Present
+    ) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
         now, settings = where.now, self._engine.settings
-        until = min(now + settings.cache_seconds, self._engine.next_boundary(now))
+        first, last = present.boundary
+        until = last if first <= now < last else self._engine.next_boundary(now)
+        until = min(now + settings.cache_seconds, until)
         bar = config.min_confidence if where.min_confidence is None else where.min_confidence
         until = _fades(answer, bar, where.decay_per_day, until)
         if config.temporal != "off":  # the times that it names have a say
@@ -394,7 +395,7 @@ def _unusable(value: object) -> str:
         if not isinstance(value, dict):
             raise ConfigError(f"it must be a mapping, not {type(value).__name__}")
         config = cast("dict[str, Any]", value)
-        merge(preset_named("default"), {k: v for k, v in config.items() if k not in NARROWING} or None, None)
+        configured("default", {k: v for k, v in config.items() if k not in NARROWING} or None)
         clean_count("limit", config.get("limit", 5), 1, 10_000)
         checked_filter(Settings(), 0.0, kind=config.get("kinds"), tags=config.get("tags"))
     except (InvalidInputError, ConfigError) as error:
@@ -473,10 +474,8 @@ def conflicts_marked(
         decided: Of pairs of memories, those of which somebody has decided that both stay.
     """
     head = [hit.memory for hit in hits[:CHECKED]]
-    pairs = [(one.id, other.id) for one, other in opposed(head, vectors, calibrate, now)]
-    kept = decided(pairs) if pairs else set[tuple[str, str]]()
+    pairs = opposed(head, vectors, calibrate, decided, now)
     shown = {hit.memory.id for hit in hits}
-    pairs = [pair for pair in pairs if pair not in kept]
     pairs += [(link.src, link.dst) for link in linked if link.src in shown and link.dst in shown]
     found: dict[str, list[str]] = {}
     for pair in pairs:

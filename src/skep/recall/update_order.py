@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.recall.question_tense import Tense, tense_of
+from skep.retrieval.query import Tense, tense_of
 from skep.retrieval.score import RIVAL
 from skep.semantics.find_conflicts import newer_than
 from skep.semantics.link_graph import UPDATES
 from skep.semantics.pair_judge import OUTPUTS, UPDATE, Pair, Reader, judge_many, opposites, update_scores
-from skep.text.terms import STOP, query_terms, terms
+from skep.text.terms import STOP, term_sets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,33 +80,29 @@ class Pairs(NamedTuple):
     """Log odds of the comparer."""
 
 
+@dataclass(frozen=True)
 class UpdateOrder:
     """Re-orders the candidates of one recall."""
 
-    def __init__(
-        self,
-        links: Callable[[Sequence[str]], Sequence[Link]] | None = None,
-        decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set(),
-        readings: Callable[[Sequence[tuple[str, str]]], NDArray[np.float32]] | None = None,
-    ) -> None:
-        self._links = links
-        """The links that touch some memories; None where none can say that one updates another."""
-        self._decided = decided
-        """Of pairs of memories, those of which somebody has decided that both stay."""
-        self._readings = readings
-        """What the reader of pairs said of texts; nothing is read during a recall."""
+    links: Callable[[Sequence[str]], Sequence[Link]] | None = None
+    """The links that touch some memories; None where none can say that one updates another."""
+    decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set()
+    """Of pairs of memories, those of which somebody has decided that both stay."""
+    readings: Callable[[Sequence[tuple[str, str]]], NDArray[np.float32]] | None = None
+    """What the reader of pairs said of texts; nothing is read during a recall."""
 
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
+        count = len(pool.rows)
         head = call.texts(pool.rows[:HEAD])
         tense = tense_of(call.asked.text, head)
         former = tense.before >= BEFORE or call.asked.of_before(head)
-        memories = call.memories(pool.rows)
+        memories, vectors = call.memories(pool.rows), call.vectors(pool.rows)
         newer_than_each = newer_than(memories, call.now)
-        odds = self._odds(pool, call, memories, newer_than_each)
-        rival = np.zeros(len(found))
-        rival[: len(pool)] = 1.0 / (1.0 + np.exp(-odds.max(axis=1)))
+        odds = self._odds(pool, call, memories, vectors, newer_than_each)
+        rival = np.zeros(len(found.rows))
+        rival[:count] = 1.0 / (1.0 + np.exp(-odds.max(axis=1)))
         found = replace(found, signals=found.signals | {RIVAL: rival})
         pairs = best_pairs(odds, newer_than_each.sum(axis=0))
         if not len(pairs.older):
@@ -116,41 +112,46 @@ class UpdateOrder:
         else:
             sure = probability(pair_features(pool, pairs, call, tense)) >= LIKELY
             sure |= pairs.odds >= CERTAIN
-        sure &= ~self._stays(pool, pairs, sure, call)
+        sure &= ~self._stays(memories, pairs, sure, call)
         if not sure.any():
             return found
         older, newer = pairs.older[sure].tolist(), pairs.newer[sure].tolist()
-        order = placed(older, newer, len(pool), former=former)
+        order = placed(older, newer, count, former=former)
         marked = pairs.odds[sure] >= np.log(MARKED / (1 - MARKED))
         outdated = {
             int(pool.rows[one]): int(pool.rows[other])
             for one, other, certain in zip(older, newer, marked.tolist(), strict=True)
             if certain and not former
         }
-        moved = found.take([*order, *range(len(pool), len(found))])
+        moved = found.take([*order, *range(count, len(found.rows))])
         moved = replace(moved, score=found.score, outdated=outdated)
-        return moved.noted("updates", note=f"{len(older)} among the first {len(pool)}")
+        return moved.noted("updates", note=f"{len(older)} among the first {count}")
 
     def _stays(
-        self, pool: Candidates, pairs: Pairs, sure: NDArray[np.bool_], call: Call
+        self, memories: Sequence[Memory], pairs: Pairs, sure: NDArray[np.bool_], call: Call
     ) -> NDArray[np.bool_]:
         """The pairs that keep their places: somebody decided that both stay, or the question names the older one."""
         found = np.zeros(len(sure), dtype=bool)
-        memories = call.memories(pool.rows) if sure.any() else []
         places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
         both = {at: (memories[int(pairs.older[at])], memories[int(pairs.newer[at])]) for at in places}
-        decided = self._decided([(older.id, newer.id) for older, newer in both.values()])
-        for at, (older, newer) in both.items():
-            named = names_apart(call.asked.text, older.text, newer.text)
-            found[at] = named or (older.id, newer.id) in decided
+        if not both:
+            return found
+        decided = self.decided([(older.id, newer.id) for older, newer in both.values()])
+        named = names_apart(call.asked.text, [(older.text, newer.text) for older, newer in both.values()])
+        for (at, (older, newer)), apart in zip(both.items(), named, strict=True):
+            found[at] = apart or (older.id, newer.id) in decided
         return found
 
     def _odds(
-        self, pool: Candidates, call: Call, memories: Sequence[Memory], later: NDArray[np.bool_]
+        self,
+        pool: Candidates,
+        call: Call,
+        memories: Sequence[Memory],
+        vectors: NDArray[np.float32],
+        later: NDArray[np.bool_],
     ) -> Floats:
         """The log odds that each candidate (column) updates each older one (row)."""
-        odds = np.full((len(pool), len(pool)), -np.inf)
-        vectors = call.vectors(pool.rows)
+        odds = np.full((len(memories), len(memories)), -np.inf)
         # a turn of a conversation updates nothing by itself
         alone = np.array([memory.kind != "episode" or not memory.scope.session for memory in memories])
         near = _near(vectors, _updatable(memories, later))
@@ -160,49 +161,50 @@ class UpdateOrder:
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
             likely = update_scores(one, other, vectors[older], vectors[newer]).astype(np.float64)
             raw = np.einsum("ij,ij->i", vectors[older], vectors[newer]).astype(np.float32)
-            found = self._read(log_odds(likely), list(zip(one, other, strict=True)))
-            odds[older, newer] = judged(found, one, other, call.sources.calibrate(raw), self._said)
+            cosine, pairs = call.scale(raw), list(zip(one, other, strict=True))
+            nearest = np.argsort(-cosine, kind="stable")[:VERDICTS]
+            close: list[int] = nearest[cosine[nearest] >= ALIKE].tolist()
+            found = log_odds(likely)
+            told: list[int] = np.flatnonzero(found > LEAST).tolist()
+            read = self._read(pairs, {*told, *close})
+            update = read[told, UPDATE]
+            found[told] = np.where(np.isnan(update), found[told], (found[told] + update) / 2)
+            said = {pairs[at]: read[at] for at in close}
+            odds[older, newer] = judged(
+                found,
+                [(at, Pair(one[at], other[at], float(cosine[at]))) for at in close],
+                lambda asked, _worth: np.stack([said[pair] for pair in asked]),
+            )
         place = {memory.id: at for at, memory in enumerate(memories)}
-        for link in self._links(list(place)) if self._links is not None else ():
+        for link in self.links(list(place)) if self.links is not None else ():
             if link.rel == UPDATES and link.src in place and link.dst in place:
                 odds[place[link.dst], place[link.src]] = CERTAIN
         if call.asked.spans:  # what came later takes no place in an answer about then
             odds[:, pool.created_at >= max(span.end for span in call.asked.spans)] = -np.inf
         return odds
 
-    def _read(self, odds: Floats, pairs: Sequence[tuple[str, str]]) -> Floats:
-        """The log odds of updates, those of pairs that were read by half from the reader."""
-        if self._readings is None:
-            return odds
-        out = odds.copy()
-        told: list[int] = np.flatnonzero(odds > LEAST).tolist()
-        read = self._readings([pairs[at] for at in told])[:, UPDATE]
-        out[told] = np.where(np.isnan(read), odds[told], (odds[told] + read) / 2)
+    def _read(self, pairs: Sequence[tuple[str, str]], wanted: set[int]) -> NDArray[np.float32]:
+        """What the reader said of the pairs at some places; nan elsewhere, and where it said nothing."""
+        out = np.full((len(pairs), OUTPUTS), np.nan, np.float32)
+        if self.readings is not None and wanted:
+            places = sorted(wanted)
+            out[places] = self.readings([pairs[at] for at in places])
         return out
 
-    def _said(self, pairs: Sequence[tuple[str, str]], _worth: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What the reader said of pairs, as the comparer asks for it."""
-        if self._readings is None:
-            return np.full((len(pairs), OUTPUTS), np.nan, np.float32)
-        return self._readings(pairs)
 
-
-def judged(
-    odds: Floats,
-    older: Sequence[str],
-    newer: Sequence[str],
-    cosine: NDArray[np.float32],
-    reader: Reader | None = None,
-) -> Floats:
+def judged(odds: Floats, near: Sequence[tuple[int, Pair]], reader: Reader | None = None) -> Floats:
     """The log odds of updates, those of near texts by the verdict of the comparer where that is surer.
 
     A copy takes the place of its original, and is no reason to flag it.
+
+    Args:
+        odds: Of each pair.
+        near: The pairs that get a verdict, with their places in `odds`.
+        reader: What was read of pairs.
     """
-    nearest = np.argsort(-cosine, kind="stable")[:VERDICTS]
-    near: list[int] = nearest[cosine[nearest] >= ALIKE].tolist()
     out = odds.copy()
-    verdicts = judge_many([Pair(older[at], newer[at], float(cosine[at])) for at in near], reader)
-    for at, verdict in zip(near, verdicts, strict=True):
+    verdicts = judge_many([pair for _, pair in near], reader)
+    for (at, _), verdict in zip(near, verdicts, strict=True):
         if verdict.kind == "same":
             out[at] = max(out[at], COPY)
         elif verdict.kind != "both":
@@ -217,24 +219,31 @@ def log_odds(probability: Floats) -> Floats:
     return np.log(np.maximum(probability, 1e-6) / np.maximum(1.0 - probability, 1e-6))
 
 
-def names_apart(question: str, older: str, newer: str) -> bool:
-    """True where the question holds an identifier or the one word that tells the older text from the newer.
+def names_apart(question: str, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    """Of pairs of an older and a newer text: whether a word of the question tells the older one from the newer.
 
-    >>> names_apart("Is it on in staging?", "It is on in staging", "It is on in production")
-    True
-    >>> names_apart("Is the API public?", "The API is public", "The API is private")
-    False
+    An identifier, or the one word in which they differ.
+
+    >>> names_apart("Is it on in staging?", [("It is on in staging", "It is on in production")])
+    [True]
+    >>> names_apart("Is the API public?", [("The API is public", "The API is private")])
+    [False]
     """
-    asked = set(query_terms(question)) - STOP
-    mine, theirs = set(terms(older)), set(terms(newer))
-    alone = asked & (mine - theirs)
+    (asked, *names), told = term_sets(
+        [question, *_identifier.findall(question)], [text for pair in pairs for text in pair]
+    )
+    named = set[str]().union(*names)
+    return [_tells_apart(asked, named, *told[at : at + 2]) for at in range(0, len(told), 2)]
+
+
+def _tells_apart(asked: set[str], named: set[str], older: set[str], newer: set[str]) -> bool:
+    alone = (asked - STOP) & (older - newer)
     if not alone:
         return False
-    named = {term for word in _identifier.findall(question) for term in query_terms(word)}
     if alone & named:
         return True
-    instead = theirs - mine - STOP
-    if len(mine - theirs - STOP) > 1 or len(instead) > 1:
+    instead = newer - older - STOP
+    if len(older - newer - STOP) > 1 or len(instead) > 1:
         return False
     return not any(opposites(one, other) for one in alone for other in instead)
 
@@ -276,10 +285,10 @@ def pair_features(pool: Candidates, pairs: Pairs, call: Call, tense: Tense) -> F
     """One row per pair; the columns are those of `WEIGHTS`."""
     older, newer, odds = pairs
     share = np.minimum(pool.score[newer] / np.maximum(pool.score[older], 1e-6), MOST_SHARE)
-    asked = set(query_terms(call.asked.text)) - STOP
     places: list[tuple[int, int]] = list(zip(older.tolist(), newer.tolist(), strict=True))
-    texts = call.texts(pool.rows)
-    held = {at: set(terms(texts[at])) for at in {at for pair in places for at in pair}}
+    texts, paired = call.texts(pool.rows), list({at for pair in places for at in pair})
+    (words,), terms = term_sets([call.asked.text], [texts[at] for at in paired])
+    asked, held = words - STOP, dict(zip(paired, terms, strict=True))
     alone = [len(asked & (held[one] - held[other])) for one, other in places]
     instead = [len(asked & (held[other] - held[one])) for one, other in places]
     told = [np.minimum(each, MOST_WORDS) for each in (alone, instead)]

@@ -91,12 +91,13 @@ def _without_names(found: Candidates, call: Call, names: tuple[str, ...]) -> tup
     """The same question without the names of speakers: they wish for who said it, and are no words to match."""
     pattern = "|".join(rf"\b{re.escape(name)}\b(?:['’]s)?" for name in names)
     about = " ".join(re.sub(pattern, " ", call.asked.about, flags=re.IGNORECASE).split())
-    if not any(term not in STOP for term in query_terms(about)):
+    left = tuple(query_terms(about))
+    if not any(term not in STOP for term in left):
         return found, call
     vector = None if call.vector is None else call.sources.embed(about)
     call = replace(
         call,
-        asked=replace(call.asked, about=about),
+        asked=replace(call.asked, about=about, terms=left),
         vector=call.vector if vector is None else vector,
     )
     pool = call.sources.lookup(found.rows, call.terms, call.vector)

@@ -19,6 +19,8 @@ from skep.text.terms import STOP, joined_terms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from skep.retrieval.query import Query
+
     Floats = NDArray[np.float64]
 
 HEAD_CHARS = 80
@@ -84,6 +86,14 @@ def _end(text: str) -> int:
         ):
             return at
     return -1
+
+
+def signals_of(asked: Query, texts: Sequence[str], cosine: Floats) -> dict[str, Floats]:
+    """Both signals of the texts of the short list: see `titles_named` and `guidance`."""
+    return {
+        "title": titles_named(asked.about, [names(text) for text in texts]),
+        "guidance": guidance(asked.text, texts, cosine),
+    }
 
 
 @lru_cache(maxsize=8192)

@@ -66,6 +66,8 @@ class Call:
     vector: Singles | None
     explain: bool = True
     """The stages say what they did."""
+    scale: Callable[[Singles], Singles] = lambda cosines: cosines
+    """Raw cosines on the common scale; nan stays nan."""
     _texts: dict[int, str] = field(default_factory=dict[int, str])
     _memories: dict[int, Memory] = field(default_factory=dict[int, Memory])
     _vectors: dict[int, Singles] = field(default_factory=dict[int, "Singles"])
@@ -183,7 +185,7 @@ _ARRAYS = tuple(
 
 def of_pool(pool: Pool, call: Call) -> Candidates:
     """The candidates of a pool, without scores, in the order found."""
-    cosine = pool.cosine if call.vector is None else call.sources.calibrate(pool.cosine)
+    cosine = pool.cosine if call.vector is None else call.scale(pool.cosine)
     count = len(pool.rows)
     return Candidates(
         rows=pool.rows,
@@ -295,7 +297,9 @@ def run(
     asked = understand(query, now)
     if vector is None and config.k_vectors:
         vector = sources.embed(asked.about)
-    call = Call(asked, config, sources, _narrow(where, asked, config, now), now, vector, explain)
+    call = Call(
+        asked, config, sources, _narrow(where, asked, config, now), now, vector, explain, sources.scale()
+    )
     found = rated(_gathered(call), call)
     if config.updates and call.where.statuses == CURRENT:
         found = with_heirs(found, call)
@@ -388,10 +392,7 @@ def _second_look(found: Candidates, call: Call) -> Candidates:
         found = as_conversation(found, call)
     if config.title > 0 or config.guidance > 0:
         texts = call.texts(found.rows[: config.shortlist])
-        shown = {
-            "title": guide.titles_named(call.asked.about, [guide.names(text) for text in texts]),
-            "guidance": guide.guidance(call.asked.text, texts, found.cosine[: len(texts)]),
-        }
+        shown = guide.signals_of(call.asked, texts, found.cosine[: len(texts)])
         shown = {name: each for name, each in shown.items() if getattr(config, name) > 0 and each.any()}
         if shown:
             extra: Floats = np.zeros(len(texts))
@@ -484,9 +485,7 @@ def _varied(found: Candidates, call: Call, most: int) -> Candidates:
         relevance = head.score * (nearest / best) if best > 0 and nearest > 0 else head.score
         picked = selection.mmr(relevance, vectors, most, balance=config.mmr_lambda)
     else:
-        picked = selection.diverse(
-            vectors, head.confidence, call.sources.calibrate, threshold=config.similarity
-        )
+        picked = selection.diverse(vectors, head.confidence, call.scale, threshold=config.similarity)
     return head.take(picked).noted(config.select, cut=len(found) - len(picked))
 
 

@@ -1,14 +1,18 @@
 """A question as the pipeline reads it, without a model: its terms, its subject matter, the times and the kind of
-answer it asks for. Pure; `pipeline` calls `understand`, `conversation` asks what a text can answer.
+answer it asks for. `pipeline` calls `understand`, `conversation` asks what a text can answer, `update_order` the tense.
+`training/fit_update_order.py` fits the weights of the tense on the questions of `training/data`.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from math import exp
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -88,6 +92,8 @@ class Query:
     text: str
     about: str
     """The text without the words that only say how to answer."""
+    terms: tuple[str, ...]
+    """Of that, the distinct index terms to look up."""
     spans: tuple[Span, ...] = ()
     """Times it names, relative ones resolved against now."""
     wants: Wants = "thing"
@@ -97,11 +103,6 @@ class Query:
     """Terms by which it does so as well, unless they are part of its subject."""
     time_alone: bool = False
     """It asks for anything of a time ("what happened last month?")."""
-
-    @cached_property
-    def terms(self) -> tuple[str, ...]:
-        """The distinct index terms to look up."""
-        return tuple(query_terms(self.about))
 
     def of_before(self, texts: Sequence[str]) -> bool:
         """It asks for what held before, given the texts of the first hits.
@@ -115,7 +116,7 @@ class Query:
 
 def plain(text: str) -> Query:
     """A query as nothing but its words."""
-    return Query(text=text, about=text)
+    return Query(text=text, about=text, terms=tuple(query_terms(text)))
 
 
 def understand(text: str, now: float) -> Query:
@@ -128,10 +129,11 @@ def understand(text: str, now: float) -> Query:
     from skep.text.dates import spans
 
     lowered = text.lower()
-    named = spans(text, now)
+    named, about = spans(text, now), subject_matter(text)
     return Query(
         text=text,
-        about=subject_matter(text),
+        about=about,
+        terms=tuple(query_terms(about)),
         spans=named,
         wants=_wanted(lowered),
         former=_former.search(lowered) is not None,
@@ -195,3 +197,55 @@ def wanted(kind: str, texts: Sequence[str]) -> Floats:
 @lru_cache(maxsize=8192)
 def _holds(kind: str, text: str) -> bool:
     return READERS[kind].search(text.lower()) is not None
+
+
+WORDS = os.path.join(os.path.dirname(__file__), "data", "question_words.txt")
+BIAS = "*"
+"""Stands in the file for the constant."""
+SHARED = 2
+"""Hits that hold a word which is then part of the matter."""
+_spoken = lazy(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+
+
+Weights = Mapping[str, tuple[float, float]]
+"""By word: what it says for a question about now, and for one about before."""
+
+
+class Tense(NamedTuple):
+    """The probabilities that a question asks for what holds now, and for what held before."""
+
+    now: float
+    before: float
+
+
+def words_of(question: str) -> frozenset[str]:
+    """The words of a question, each once.
+
+    >>> sorted(words_of("What's Ana's rent, 2024?"))
+    ["ana's", 'rent', "what's"]
+    """
+    return frozenset(_spoken.findall(question.casefold().replace("\u2019", "'")))
+
+
+def tense_of(question: str, hits: Sequence[str] = (), weights: Weights | None = None) -> Tense:
+    """The tense of a question.
+
+    A word that two of the hits hold as well belongs to what they are about: "when was it last changed?".
+
+    >>> tense_of("what was the rent before the move?").before > 0.5 > tense_of("what is the rent?").before
+    True
+    """
+    known = _tense_weights() if weights is None else weights
+    words = [word for word in words_of(question) if word in known]
+    if hits:
+        held = Counter(word for hit in hits for word in words_of(hit))
+        words = [word for word in words if held[word] < SHARED or word in STOP]
+    now, before = (known[BIAS][column] + sum(known[word][column] for word in words) for column in range(2))
+    return Tense(1 / (1 + exp(-now)), 1 / (1 + exp(-before)))
+
+
+@lru_cache(maxsize=1)
+def _tense_weights() -> Weights:
+    with open(WORDS, encoding="utf-8") as file:
+        lines = [line.split() for line in file]
+    return {word: (float(now), float(before)) for word, now, before in lines}

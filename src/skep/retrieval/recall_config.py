@@ -337,6 +337,17 @@ PRESETS: dict[str, RecallConfig] = {
 """Every preset by name."""
 
 
+def configured(
+    name: str,
+    bank: Mapping[str, Any] | None = None,
+    call: Mapping[str, Any] | None = None,
+    *,
+    model: bool = False,
+) -> RecallConfig:
+    """The config of one recall: see `preset` and `merge`."""
+    return merge(preset(name, model=model), bank, call)
+
+
 BY_MODEL = {"default": {"semantic": 1.5}}
 """Weights of presets where vectors come from a model that reads whole texts: it knows more than a sum of words."""
 

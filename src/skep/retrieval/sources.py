@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from skep.embedding.embedder import Embedder
     from skep.engine.embeddings import Asked
     from skep.index.index import Pool as Pool_index
+    from skep.storage.vectors import Space
 
 
 if TYPE_CHECKING:
@@ -117,8 +119,8 @@ class Sources(Protocol):
         """The unit vector of a query; None without an embedder, or for a text with nothing to embed."""
         ...
 
-    def calibrate(self, cosines: Singles) -> Singles:
-        """Raw cosines on the common scale; nan stays nan."""
+    def scale(self) -> Callable[[Singles], Singles]:
+        """The map from raw cosines to the common scale; nan stays nan."""
         ...
 
     def search(
@@ -195,36 +197,21 @@ MIX = 0x9E3779B97F4A7C15
 class BankSources:
     """Implements `retrieval.sources.Sources` over one engine, for one recall."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, space: Space | None) -> None:
+        """Read a bank, whose vectors lie in a space."""
         self.index = index = engine.index
         self._engine = engine
-        self._scale: Callable[[Singles], Singles] | None = None
         self.asked: Asked | None = None
         """What became of the question, where it was embedded here."""
-        self.lookup, self.idf, self.impacts, self.vectors = (
-            index.lookup,
-            index.idf,
-            index.impacts,
-            index.vectors,
-        )
+        self.lookup, self.idf, self.impacts = index.lookup, index.idf, index.impacts
+        self.search, self.vectors = index.search, index.vectors
+        self.scale = partial(engine.embeddings.scale, space)
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
         self.asked = self._engine.embeddings.asked(text)
         vector = self.asked.vector
         return vector if vector is not None and vector.any() else None
-
-    def calibrate(self, cosines: Singles) -> Singles:
-        """Raw cosines on the common scale; nan stays nan."""
-        if self._scale is None:
-            self._scale = self._engine.embeddings.scale()
-        return self._scale(cosines)
-
-    def search(
-        self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
-    ) -> Pool_index:
-        """Candidates by words and by meaning under one filter."""
-        return self.index.search(terms, vector, where, k_words, k_vectors)
 
     def replaced(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int
@@ -407,11 +394,9 @@ class InMemorySources:
         vector = self.embedder.embed([text])[0]
         return vector if vector.any() else None
 
-    def calibrate(self, cosines: Singles) -> Singles:
-        """Raw cosines on the common scale."""
-        if self.embedder is None:
-            return cosines
-        return np.interp(cosines, self._grid, self._scale).astype(np.float32)
+    def scale(self) -> Callable[[Singles], Singles]:
+        """The map from raw cosines to the common scale."""
+        return lambda cosines: np.interp(cosines, self._grid, self._scale).astype(np.float32)
 
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int

@@ -388,6 +388,11 @@ def older_first(a: Memory, b: Memory, now: float) -> tuple[Memory, Memory]:
     return (a, b) if one <= other else (b, a)
 
 
+def in_order(pairs: Sequence[tuple[Memory, Memory]], now: float) -> list[tuple[Memory, Memory]]:
+    """Pairs of memories, each by age: see `older_first`."""
+    return [older_first(one, other, now) for one, other in pairs]
+
+
 def newer_than(memories: Sequence[Memory], now: float) -> NDArray[np.bool_]:
     """For each memory (row) those that are newer (columns); the rule of `older_first`.
 
@@ -430,13 +435,14 @@ def _candidates(
     )
     index = engine.index
     with engine.snapshot():
-        index.refresh()
+        present = engine.present()
+        index.refresh(present.turn)
         pool = index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
         rows = pool.rows.tolist()
         if vector is None:
             near = _near_by_table(text, engine.texts_of(rows), rows)
         else:
-            near = engine.embeddings.calibrate_many(pool.cosine).tolist()
+            near = engine.embeddings.scale(present.active)(pool.cosine).tolist()
         similar = {row: 0.0 if math.isnan(cosine) else cosine for row, cosine in zip(rows, near, strict=True)}
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)
@@ -497,14 +503,16 @@ def opposed(
     memories: Sequence[Memory],
     vectors: Callable[[Sequence[Memory]], NDArray[np.float32]],
     calibrate: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]],
     now: float,
-) -> list[tuple[Memory, Memory]]:
-    """The pairs of memories that contradict or update one another, the older first, among those that share words.
+) -> list[tuple[str, str]]:
+    """The ids of memories that contradict or update one another, the older first, among those that share words.
 
     Args:
         memories: The memories.
         vectors: Their unit vectors, one row each; asked for only if some are worth comparing.
         calibrate: Raw cosines on the common scale.
+        decided: Of pairs of memories, those of which somebody has decided that both stay.
         now: The time of the question; a memory dated later was dated by a clock that was ahead.
     """
     alike: list[tuple[int, int, float]] = []
@@ -526,7 +534,11 @@ def opposed(
         if similarity >= ALIKE or shared >= OVERLAP
     ]
     judged = zip(near, judge_many(near), strict=True)
-    return [(older, newer) for (older, newer, _), found in judged if found is not None and replaces(found)]
+    pairs = [
+        (older.id, newer.id) for (older, newer, _), found in judged if found is not None and replaces(found)
+    ]
+    kept = decided(pairs) if pairs else set[tuple[str, str]]()
+    return [pair for pair in pairs if pair not in kept]
 
 
 def texts_alike(texts: Sequence[str], least: float) -> list[tuple[int, int, float]]:

@@ -27,11 +27,12 @@ from skep.embedding.minilm import (
     in_passes,
     layers_layout,
     read_tensors,
+    states,
 )
 from skep.embedding.static_table import bundled_wordpiece
 from skep.filters import Filter
 from skep.model import CURRENT, Scope
-from skep.semantics.find_conflicts import STATED, older_first
+from skep.semantics.find_conflicts import STATED, in_order
 from skep.semantics.pair_judge import OUTPUTS, update_scores
 
 if TYPE_CHECKING:
@@ -80,9 +81,7 @@ class _Model(NamedTuple):
         for (start, end), its in zip(spans, marks, strict=True):
             x[start:end] += self.side[its]
         middles = [start + int(np.argmax(its % 2)) for (start, _end), its in zip(spans, marks, strict=True)]
-        x = self.norm(x)
-        for layer in self.layers:
-            x = layer(x, spans)
+        x = states(x, spans, self.norm, self.layers)
         earlier = np.stack(
             [x[start:middle].mean(0) for (start, _), middle in zip(spans, middles, strict=True)]
         )
@@ -253,8 +252,7 @@ class BankReader:
             vectors = engine.index.vectors(np.array(rows, np.int64)) if rows else None
         if vectors is None:
             return []
-        now = engine.now()
-        ordered = [older_first(memory, others[each], now) for each in rows]
+        ordered = in_order([(memory, others[each]) for each in rows], engine.now())
         later = np.array([newer is memory for _older, newer in ordered])
         mine = np.broadcast_to(vector, vectors.shape)
         one, other = np.where(later[:, None], vectors, mine), np.where(later[:, None], mine, vectors)

@@ -169,6 +169,15 @@ def query_terms(text: str) -> list[str]:
     return [term for term in found if term not in STOP] or found
 
 
+def term_sets(queries: Sequence[str], texts: Sequence[str]) -> tuple[list[set[str]], list[set[str]]]:
+    """The distinct terms of some queries, and of some texts.
+
+    >>> term_sets(["the store?"], ["The store"])[0]
+    [{'store'}]
+    """
+    return [set(query_terms(query)) for query in queries], [set(terms(text)) for text in texts]
+
+
 def fold(text: str) -> str:
     """Text without case, accents and compatibility forms. Folding twice changes nothing.
 

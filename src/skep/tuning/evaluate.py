@@ -287,9 +287,10 @@ class SteadySources(BankSources):
     """The sources of a recall, each answer kept."""
 
     def __init__(self, bank: Bank) -> None:
-        super().__init__(bank.engine)
+        super().__init__(bank.engine, bank.engine.active_space())
         self._kept: dict[tuple[Any, ...], Any] = {}
         self._read: dict[int, Memory] = {}
+        self.search = self._searched
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
@@ -298,21 +299,14 @@ class SteadySources(BankSources):
             self._kept[key] = super().embed(text)
         return self._kept[key]
 
-    def calibrate(self, cosines: Singles) -> Singles:
-        """Raw cosines on the common scale."""
-        key = ("calibrate", cosines.shape, cosines.tobytes())
-        if key not in self._kept:
-            self._kept[key] = super().calibrate(cosines)
-        return self._kept[key]
-
-    def search(
+    def _searched(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
     ) -> Pool:
         """Candidates by words and by meaning under one filter."""
         meaning = None if vector is None else vector.tobytes()
         key = ("search", tuple(terms), meaning, msgspec.json.encode(where), k_words, k_vectors)
         if key not in self._kept:
-            self._kept[key] = super().search(terms, vector, where, k_words, k_vectors)
+            self._kept[key] = self.index.search(terms, vector, where, k_words, k_vectors)
         return self._kept[key]
 
     def texts(self, rows: Ints) -> list[str]:
