@@ -249,15 +249,6 @@ def clean_line(field: str, value: object, limit: int) -> str:
 
 def public_text(field: str, value: object, limit: int) -> str:
     """A text without what is marked as private, if something is left of it."""
-    if (
-        type(value) is str
-        and value.isprintable()
-        and "<" not in value
-        and "&" not in value
-        and len(value) <= limit
-        and value.strip()
-    ):
-        return value  # as nearly all are: nothing to take out, and nothing that the checks below would refuse
     if not isinstance(value, str) or ("<" not in value and "&" not in value):
         return clean_text(field, value, limit)
     kept = without_private(value)
@@ -518,22 +509,6 @@ def clean_choice(field: str, value: object, choices: tuple[str, ...]) -> str:
     )
 
 
-def _text(field: str, value: Any, settings: Settings) -> str:
-    return public_text(field, value, settings.text_limit)
-
-
-def _kind(field: str, value: Any, _settings: Settings) -> str:
-    return clean_choice(field, value, KINDS)
-
-
-def _title(field: str, value: Any, settings: Settings) -> str:
-    return public_text(field, value, settings.title_limit)
-
-
-def _label(field: str, value: Any, settings: Settings) -> str:
-    return public_line(field, value, settings.label_limit)
-
-
 PATH_LIMIT = 500
 """Characters of a path that stands for one part of a scope."""
 KEY_LIMIT = 1024
@@ -550,30 +525,10 @@ def _key(field: str, value: Any, _settings: Settings) -> str:
     return text
 
 
-def _scope(field: str, value: Any, settings: Settings) -> Scope:
-    return clean_scope(field, value, settings.label_limit)
-
-
-def _unit(field: str, value: Any, _settings: Settings) -> float:
-    return clean_number(field, value, 0.0, 1.0)
-
-
 def _polarity(field: str, value: Any, _settings: Settings) -> int:
     if isinstance(value, bool) or clean_number(field, value, -1e308, 1e308) not in (-1, 0, 1):
         raise OutOfRangeError(f"{field} must be -1, 0 or 1, got {value!r}", field=field)
     return int(value)
-
-
-def _flag(field: str, value: Any, _settings: Settings) -> bool:
-    return clean_flag(field, value)
-
-
-def _level(field: str, value: Any, _settings: Settings) -> int:
-    return clean_count(field, value, 0, 100)
-
-
-def _moment(field: str, value: Any, _settings: Settings) -> float:
-    return clean_time(field, value)
 
 
 def _ttl(field: str, value: Any, _settings: Settings) -> float:
@@ -587,22 +542,22 @@ def _metadata(field: str, value: Any, settings: Settings) -> dict[str, Any]:
 
 
 _CHECKS: dict[str, Check] = {
-    "text": _text,
-    "kind": _kind,
-    "title": _title,
-    "domain": _label,
-    "agent": _label,
-    "scope": _scope,
+    "text": lambda field, value, settings: public_text(field, value, settings.text_limit),
+    "kind": lambda field, value, _settings: clean_choice(field, value, KINDS),
+    "title": lambda field, value, settings: public_text(field, value, settings.title_limit),
+    "domain": lambda field, value, settings: public_line(field, value, settings.label_limit),
+    "agent": lambda field, value, settings: public_line(field, value, settings.label_limit),
+    "scope": lambda field, value, settings: clean_scope(field, value, settings.label_limit),
     "tags": clean_tags,
-    "source": _text,
-    "confidence": _unit,
-    "importance": _unit,
+    "source": lambda field, value, settings: public_text(field, value, settings.text_limit),
+    "confidence": lambda field, value, _settings: clean_number(field, value, 0.0, 1.0),
+    "importance": lambda field, value, _settings: clean_number(field, value, 0.0, 1.0),
     "polarity": _polarity,
-    "pinned": _flag,
-    "level": _level,
-    "created_at": _moment,
-    "valid_from": _moment,
-    "valid_to": _moment,
+    "pinned": lambda field, value, _settings: clean_flag(field, value),
+    "level": lambda field, value, _settings: clean_count(field, value, 0, 100),
+    "created_at": lambda field, value, _settings: clean_time(field, value),
+    "valid_from": lambda field, value, _settings: clean_time(field, value),
+    "valid_to": lambda field, value, _settings: clean_time(field, value),
     "ttl": _ttl,
     "evidence": clean_sources,
     "metadata": _metadata,

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import msgspec
 import numpy as np
 
-from skep.confidence import content_hash, said
+from skep.confidence import said
 from skep.errors import InvalidInputError, SkepError, SyncError
 from skep.hive.bus.bus import Bus, safe_part
 from skep.hive.gateway import HivePolicy
 from skep.hive.member_calls import Calls, Health
 from skep.hive.members import Subjects
 from skep.hive.messages import Envelope, Frame, GossipDigest, GossipEvents, GossipHeard, GossipRequest
+from skep.hive.shard import content_hash
 from skep.hive.traces import tracer
 from skep.model import CURRENT, Event, Memory
 from skep.replication.exchange import (

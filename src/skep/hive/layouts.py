@@ -8,6 +8,7 @@ when one leaves only its own keys move, each to the next in its own order. Pure;
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -97,7 +98,7 @@ def _person(member: str) -> bytes:
 ROOT = "root"
 
 
-class Layout:
+class Layout(ABC):
     """A topology: who writes where, who keeps copies, who answers. The usual answers are those of one bank for all."""
 
     kind: str
@@ -106,21 +107,21 @@ class Layout:
     registers: str
     """The member that writes the hive's own registers, such as trust."""
 
+    @abstractmethod
     def home(self, agent: str) -> str:
         """The member an agent writes to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def agents_of(self, member: str) -> tuple[str, ...]:
         """The agents that write to a member."""
-        raise NotImplementedError
 
+    @abstractmethod
     def owner(self, memory_id: str) -> str | None:
         """The member that answers for a memory first; None where that is whoever has it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
         """True if a member answers for a memory while some are missing."""
-        raise NotImplementedError
 
     def keeps(self, member: str, memory_id: str) -> bool:  # noqa: ARG002
         """True if a member should hold a copy of a memory."""
@@ -142,13 +143,13 @@ class Layout:
         """Members whose domains fit a query."""
         return ()
 
-    def joined(self, member: str, actor: str) -> None:
+    def joined(self, member: str, actor: str) -> None:  # noqa: B027
         """Note the name under which a member's bank writes."""
 
-    def admit(self, agent: str, group: str | None = None) -> None:
+    def admit(self, agent: str, group: str | None = None) -> None:  # noqa: B027
         """Count an agent in that joins while the hive runs; where each is a member, `replaced` does."""
 
-    def dismiss(self, agent: str) -> None:
+    def dismiss(self, agent: str) -> None:  # noqa: B027
         """Count an agent out; what it wrote stays."""
 
 

@@ -9,12 +9,12 @@ Called by `members`, and by the recall of a past state. It reads one engine and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from skep.confidence import content_hash
 from skep.filters import Filter
 from skep.hive.messages import ROW, Ask, Slice
 from skep.model import STATUSES
@@ -236,3 +236,9 @@ class _Search:
             for low, high in zip((first - window).tolist(), (last + window).tolist(), strict=True):
                 found[here[max(0, low) : high]] = True
         return rows[found]
+
+
+def content_hash(text: str, *place: object) -> int:
+    """Equal for texts with the same words, whatever the case, that belong to the same place; as int64."""
+    whole = "\x1f".join(map(str, (*place, " ".join(text.casefold().split()))))
+    return int.from_bytes(blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -36,6 +37,13 @@ FORGETTING = {"forget", "supersede", "merge"}
 """Kinds of events that `forget` writes into a copy."""
 
 
+def _reading(copy: Path) -> contextlib.closing[Connection]:
+    """A copy, open for reading."""
+    return contextlib.closing(
+        connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
+    )
+
+
 def put_back(copy: Path, bank: Path, now: float) -> Path | None:
     """Put a copy that `backup` made in the place of a bank; where what stood there is kept now.
 
@@ -48,8 +56,7 @@ def put_back(copy: Path, bank: Path, now: float) -> Path | None:
         raise InvalidInputError(f"{copy} is the bank itself; give the path of a copy", field="path")
     if not copy.is_file():
         raise NotFoundError(f"there is no file {copy}; give the path of a copy that `skep backup` made")
-    source = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
-    try:
+    with _reading(copy) as source:
         problems = [row[0] for row in source.rows("PRAGMA quick_check(3)") if row[0] != "ok"]
         if problems:
             raise CorruptBankError(f"{copy} is damaged too ({'; '.join(problems)}); try an older copy")
@@ -61,8 +68,6 @@ def put_back(copy: Path, bank: Path, now: float) -> Path | None:
             os.replace(beside, bank)
         finally:
             beside.unlink(missing_ok=True)
-    finally:
-        source.close()
     copies = {str(copy.resolve()): now}
     if aside is not None:
         copies |= _copies_of(aside) | {str(aside.resolve()): now}
@@ -96,25 +101,22 @@ def _set_aside(bank: Path) -> Path | None:
 def _copies_of(aside: Path) -> dict[str, float]:
     """The paths and times of copies of a bank; of a damaged one, those that can be read."""
     try:
-        connection = Connection(str(aside), busy_seconds=WAIT_SECONDS, read_only=True)
-        try:
+        with contextlib.closing(
+            Connection(str(aside), busy_seconds=WAIT_SECONDS, read_only=True)
+        ) as connection:
             return dict(connection.rows("SELECT path, made_at FROM backups"))  # type: ignore[arg-type]
-        finally:
-            connection.close()
     except StorageError:
         return {}
 
 
 def _make_known(bank: Path, copies: dict[str, float]) -> None:
-    connection = Connection(str(bank), busy_seconds=WAIT_SECONDS)
-    try:
-        with connection.transaction():
-            for path, made_at in copies.items():
-                connection.execute(
-                    "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?, ?)", (path, made_at)
-                )
-    finally:
-        connection.close()
+    sql = "INSERT OR REPLACE INTO backups(path, made_at) VALUES(?, ?)"
+    with (
+        contextlib.closing(Connection(str(bank), busy_seconds=WAIT_SECONDS)) as connection,
+        connection.transaction(),
+    ):
+        for copy in copies.items():
+            connection.execute(sql, copy)
 
 
 def lacking(copy: Path, store: Store) -> bool:
@@ -122,8 +124,7 @@ def lacking(copy: Path, store: Store) -> bool:
 
     Events that `forget` writes into a copy, and counts of uses, do not count.
     """
-    connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
-    try:
+    with _reading(copy) as connection:
         if connection.one("SELECT value FROM meta WHERE key = 'bank'") != store.bank_id:
             return True
         versions, scattered = store.log.versions(), store.log.scattered()
@@ -135,8 +136,6 @@ def lacking(copy: Path, store: Store) -> bool:
             if kinds - {"use"} - (FORGETTING if "forget" in kinds else set()):
                 return True
         return False
-    finally:
-        connection.close()
 
 
 def forgotten_since(copy: Path, store: Store) -> list[str]:
@@ -144,12 +143,9 @@ def forgotten_since(copy: Path, store: Store) -> list[str]:
     gone = store.forgotten()
     if not gone:
         return []
-    connection = connect(prepare(str(copy), create=False), busy_seconds=WAIT_SECONDS, read_only=True)
-    try:
+    with _reading(copy) as connection:
         sql = "SELECT id FROM memories WHERE forgotten = 0 AND id IN (SELECT value FROM json_each(?))"
         return [i for (i,) in connection.rows(sql, (msgspec.json.encode(gone).decode(),))]
-    finally:
-        connection.close()
 
 
 STRETCH = 500

@@ -124,11 +124,10 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
     if problems and store.path is not None:
         # The full-text index of a handle that others have written beside may remember pages that are no more: asked
         # again on a handle of its own, a file that is sound says so.
-        other = Connection(store.connection.where, busy_seconds=0.0, read_only=True)
-        try:
+        with contextlib.closing(
+            Connection(store.connection.where, busy_seconds=0.0, read_only=True)
+        ) as other:
             problems = _unsound(other)
-        finally:
-            other.close()
     yield _result("integrity", "; ".join(problems), "every page is sound", RESTORE)
 
 

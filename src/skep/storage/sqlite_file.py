@@ -250,17 +250,16 @@ def _kept(connection: Connection, busy_seconds: float) -> Path | None:
 
     Several may come at once: one makes the copy, the others wait for it at the write lock.
     """
-    guard = Connection(connection.where, busy_seconds=busy_seconds)
-    try:
-        with guard.transaction():
-            if connection.db.pragma("user_version") == VERSION:
-                return None
-            copy = _place_for(connection)
-            if not copy.exists():
-                copy_file(connection, copy)
-            return copy
-    finally:
-        guard.close()
+    with (
+        contextlib.closing(Connection(connection.where, busy_seconds=busy_seconds)) as guard,
+        guard.transaction(),
+    ):
+        if connection.db.pragma("user_version") == VERSION:
+            return None
+        copy = _place_for(connection)
+        if not copy.exists():
+            copy_file(connection, copy)
+        return copy
 
 
 def _place_for(connection: Connection) -> Path:
@@ -394,13 +393,14 @@ def _at_one_moment(connection: Connection) -> Generator[Any]:
         with connection.lock:
             yield connection.db
         return
-    reader = Connection(connection.where, busy_seconds=READING_SECONDS, read_only=True)
-    try:
-        with reader.snapshot():
-            reader.one("SELECT count(*) FROM sqlite_schema")  # the moment is that of the first look
-            yield reader.db
-    finally:
-        reader.close()
+    with (
+        contextlib.closing(
+            Connection(connection.where, busy_seconds=READING_SECONDS, read_only=True)
+        ) as reader,
+        reader.snapshot(),
+    ):
+        reader.one("SELECT count(*) FROM sqlite_schema")  # the moment is that of the first look
+        yield reader.db
 
 
 def free_bytes(path: Path) -> int:
