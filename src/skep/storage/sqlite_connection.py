@@ -120,10 +120,10 @@ def file_at(path: str) -> tuple[int, int] | None:
 class WriteQueue:
     """Those who wait for the write lock of one file, as one of its connections sees them.
 
-    Whoever waits for SQLite's write lock holds a shared lock on a file beside the bank; whoever finds it held pauses before
-    it tries, so that it does not write again and again while others wait. The file is made when somebody first has to wait
-    and may be deleted at any time. The system lets go of the lock of a process that ends, however it ends. Where the system
-    has no such locks, the pauses of those who wait decide alone.
+    Whoever waits for SQLite's write lock holds a shared lock on a file beside the bank; whoever finds it held pauses
+    before it tries, so that it does not write again and again while others wait. The file is made when somebody first
+    has to wait and may be deleted at any time. The system lets go of the lock of a process that ends, however it ends.
+    Where the system has no such locks, the pauses of those who wait decide alone.
     """
 
     def __init__(self, path: str) -> None:
