@@ -11,7 +11,7 @@ import pytest
 
 from skep.bank.bank import Bank
 from skep.embedding.static_table import HashingEmbedder
-from skep.storage.write_queue import WriteQueue
+from skep.storage.sqlite_connection import WriteQueue
 
 BODY = """
 import sys

@@ -15,7 +15,7 @@ import pytest
 
 from skep import Bank
 from skep.config import BANK_NAME
-from skep.errors import BankNotFoundError, HubAwayError, SyncError
+from skep.errors import BankNotFoundError, ConfigError, HubAwayError, SyncError
 from skep.hub.folder import FolderHub
 from skep.hub.hub import START
 from skep.hub.hub_urls import replica_file
@@ -298,3 +298,11 @@ def test_writers_that_are_killed_lose_nothing_that_was_acknowledged(
 
     assert acknowledged <= found
     assert BANK_NAME in replica_file(url, os.environ)
+
+
+@pytest.mark.parametrize(
+    "address", ["file:///x\x00", "file:///\ud800", "https://h/\x1b[2J", "ssh://-oProxyCommand=x/y"]
+)
+def test_an_address_that_is_none_is_refused_in_words(address: str) -> None:
+    with pytest.raises(ConfigError):
+        Bank.open(address)

@@ -10,11 +10,12 @@ import contextlib
 import functools
 import importlib
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TextIO, TypeVar, cast
 
 import click
 import msgspec
@@ -164,10 +165,32 @@ def app(ctx: click.Context, bank: str | None) -> None:
     ctx.obj = {"bank": bank}
 
 
+_STEERS = re.compile("\x1b(?!\\[(?:[0-2]|[39][0-7]|39)?[mK])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+"""Characters by which a text steers a terminal, but for the colours that commands use."""
+
+
+class _Terminal:
+    """A terminal that memories of others cannot steer: what would is shown as a mark."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        return self._stream.write(_STEERS.sub("\ufffd", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def main() -> None:
     """The entry point: one error in plain words and an exit code, never a stack trace."""
     from skep.errors import SkepError
 
+    for name in ("stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is not None and stream.isatty():
+            setattr(sys, name, _Terminal(stream))
     try:
         code = app(prog_name="skep", standalone_mode=False)
     except click.ClickException as error:

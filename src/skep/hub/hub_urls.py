@@ -23,6 +23,7 @@ import msgspec
 
 from skep.config import BANK_NAME, user_data
 from skep.errors import ConfigError, did_you_mean
+from skep.validation import BAD
 
 if TYPE_CHECKING:
     from skep.hub.hub import Hub
@@ -137,6 +138,9 @@ def replica_file(url: str, environ: Mapping[str, str]) -> str:
 
 
 def _split(url: str) -> SplitResult:
+    bad = BAD.search(url)
+    if bad:
+        raise ConfigError(f"an address of a hub holds the character U+{ord(bad.group()):04X}; remove it")
     try:
         return urlsplit(url)
     except ValueError as error:
