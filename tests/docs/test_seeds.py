@@ -18,7 +18,9 @@ def rows() -> list[list[str]]:
 
 def test_every_row_names_a_test_that_is_there() -> None:
     known = {
-        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text())
     }
     assert rows()
     for row in rows():
