@@ -414,7 +414,7 @@ def fold_links(src: str, events: Iterable[Event]) -> list[LinkState]:
 
 WRITERS = "settings/from"
 """The setting that names the other actors whose word on local settings counts."""
-LOCAL_SETTINGS = frozenset({"recall/config", "redact/kinds", WRITERS})
+LOCAL_SETTINGS = frozenset({"recall/config", "redact/kinds", "conflict/policy", WRITERS})
 """Settings that do not travel, with those that begin with `approved/`.
 
 What another replica says of them counts only if `settings/from` names it."""
