@@ -1,8 +1,8 @@
 """`python -m benchmarks.quality.everyday WORLD.json … --model FOLDER`: skep and peers on questions of ordinary use.
 
-A world is a JSON file with `memories` (`id`, `text`, `at`, `kind`) in order of time and `questions` (`id`, `text`, `type`,
-`answers`, `wrong`), all asked a day after the last memory. skep is asked as a user asks it: each memory is remembered in
-its turn, then `Bank.recall`. The peers rank the same texts by their published scoring, without their stores.
+A world is a JSON file with `memories` (`id`, `text`, `at`, `kind`) in order of time and `questions` (`id`, `text`,
+`type`, `answers`, `wrong`), all asked a day after the last memory. skep is asked as a user asks it: each memory is
+remembered in its turn, then `Bank.recall`. The peers rank the same texts by their published scoring, without stores.
 """
 
 from __future__ import annotations
@@ -28,20 +28,24 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results" / "everyday.json"
 DAY = 86_400.0
 LIMIT = 5
-FIRST, FIVE, WRONG, SILENT = (
-    "right first",
-    "right among five",
-    "wrong above right",
-    "silent, with an answer stored",
-)
-FIGURES = (FIRST, FIVE, WRONG, SILENT)
+FIRST, FIVE = "right memory first", "right memory among five"
+WRONG = "outdated or look-alike above the right one"
+SILENT, SILENT_RIGHTLY = "silent though there is an answer", "silent where there is none"
+FIGURES = (FIRST, FIVE, WRONG, SILENT, SILENT_RIGHTLY)
+LESS_IS_BETTER = (WRONG, SILENT)
 TITLES = {
     "skep": "skep",
-    CHROMA: "Chroma's default (cosine of MiniLM)",
-    "mem0": "mem0's scoring, over MiniLM",
+    CHROMA: "Chroma's default",
+    "mem0": "mem0's scoring",
     "bm25": "BM25",
-    "vectors": "cosine of skep's own transformer",
+    "vectors": "cosine of skep's transformer",
 }
+PAGES = {ROOT / "README.md": False, ROOT / "docs" / "explanation" / "benchmarks.md": True}
+"""The pages with a table, and whether it has the kinds of questions."""
+START, END = (
+    "<!-- everyday: written by `python -m benchmarks.quality.everyday` -->",
+    "<!-- end of everyday -->",
+)
 Answers = Callable[[Question], Sequence[str]]
 
 
@@ -101,17 +105,18 @@ def by_peers(world: World, model: Path | None) -> dict[str, Answers]:
 
 
 def judged(world: World, answers: Answers) -> Iterator[tuple[str, dict[str, bool]]]:
-    """For every question that has an answer: its type, and which figures it counts for."""
+    """For every question: its type, and which figures it counts for."""
     where = Filter(scope=EVERYWHERE, min_confidence=0.0, now=world.asked_at)
     for raw in world.questions:
-        if raw["type"] == "none":
-            continue
         question = Question(
             raw["id"], raw["text"], where, world.asked_at, {}, raw["type"], exclude=None, answerable=True
         )
         got, right, wrong = list(answers(question)), set(raw["answers"]), set(raw.get("wrong") or ())
         places = [place for place, each in enumerate(got) if each in right]
         misleading = [place for place, each in enumerate(got) if each in wrong]
+        if raw["type"] == "none":
+            yield raw["type"], {SILENT_RIGHTLY: not got}
+            continue
         counted = {FIRST: places[:1] == [0], FIVE: bool(places), SILENT: not got}
         if wrong:
             counted[WRONG] = bool(misleading) and (not places or misleading[0] < places[0])
@@ -134,11 +139,11 @@ def measured(worlds: Sequence[World], model: Path | None) -> dict[str, Any]:
                 rows.setdefault(name, []).extend(judged(world, answers))
     return {
         name: {
-            "questions": len(found),
+            "questions": sum(FIRST in counted for _, counted in found),
             **{figure: mean(found, figure) for figure in FIGURES},
             "by type": {
                 kind: {figure: mean([row for row in found if row[0] == kind], figure) for figure in FIGURES}
-                for kind in sorted({kind for kind, _ in found})
+                for kind in sorted({kind for kind, _ in found} - {"none"})
             },
         }
         for name, found in rows.items()
@@ -156,20 +161,36 @@ def short(figure: float | None) -> str:
     return f"{figure:.2f}".removeprefix("0") if figure else "0"
 
 
-def table(found: dict[str, Any]) -> str:
-    """The figures as Markdown, the best of a row in bold."""
+def table(found: dict[str, Any], *, kinds: bool = True) -> str:
+    """The figures as Markdown, the best of a row in bold; by kind of question as well, if wanted."""
     names = [name for name in TITLES if name in found]
-    lines = ["| | " + " | ".join(TITLES[name] for name in names) + " |", "|---|" + "---:|" * len(names)]
     rows = [(figure, {n: found[n][figure] for n in names}) for figure in FIGURES]
-    rows += [
-        (f"{kind}: {FIRST}", {n: found[n]["by type"][kind][FIRST] for n in names})
-        for kind in found["skep"]["by type"]
-    ]
+    if kinds:
+        rows += [
+            (f"{FIRST}: {kind}", {n: found[n]["by type"][kind][FIRST] for n in names})
+            for kind in found["skep"]["by type"]
+        ]
+    lines = ["| | " + " | ".join(TITLES[name] for name in names) + " |", "|---|" + "---:|" * len(names)]
     for title, values in rows:
-        best = (min if title in (WRONG, SILENT) else max)(values.values())
+        best = (min if title in LESS_IS_BETTER else max)(values.values())
         cells = [f"**{short(v)}**" if v == best else short(v) for v in values.values()]
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def put(text: str, made: str) -> str:
+    """A page with its table renewed."""
+    before, rest = text.split(START, 1)
+    return f"{before}{START}\n{made}\n{END}{rest.split(END, 1)[1]}"
+
+
+def renewed() -> dict[Path, str]:
+    """The pages that show the committed figures, with tables of today: all rows, and those of the README."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))["rankers"]
+    return {
+        page: put(page.read_text(encoding="utf-8"), table(found, kinds=kinds))
+        for page, kinds in PAGES.items()
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -190,6 +211,9 @@ def main(arguments: list[str] | None = None) -> int:
         "rankers": measured(worlds, given.model),
     }
     given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if given.out == RESULTS:
+        for page, text in renewed().items():
+            page.write_text(text, encoding="utf-8")
     print(table(results["rankers"]))
     return 0
 

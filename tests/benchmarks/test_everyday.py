@@ -5,7 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.quality.everyday import FIRST, FIVE, RESULTS, SILENT, WRONG, World, judged, load, main, mean
+from benchmarks.quality.everyday import (
+    FIRST,
+    FIVE,
+    RESULTS,
+    SILENT,
+    SILENT_RIGHTLY,
+    WRONG,
+    World,
+    judged,
+    load,
+    main,
+    mean,
+    renewed,
+)
 
 WORLD = {
     "world": "tiny",
@@ -31,12 +44,13 @@ def tiny(folder: Path) -> World:
 def test_an_outdated_memory_above_the_right_one_is_counted_against_a_ranker(tmp_path: Path) -> None:
     rows = list(judged(tiny(tmp_path), lambda question: ["old", "new"] if question.id == "q1" else []))
 
-    assert [kind for kind, _ in rows] == ["current", "direct"]
-    assert {figure: mean(rows, figure) for figure in (FIRST, FIVE, WRONG, SILENT)} == {
+    assert [kind for kind, _ in rows] == ["current", "direct", "none"]
+    assert {figure: mean(rows, figure) for figure in (FIRST, FIVE, WRONG, SILENT, SILENT_RIGHTLY)} == {
         FIRST: 0.0,
         FIVE: 0.5,
         WRONG: 1.0,
         SILENT: 0.5,
+        SILENT_RIGHTLY: 1.0,
     }
 
 
@@ -56,3 +70,8 @@ def test_committed_figures_cover_every_peer() -> None:
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
     assert set(found["rankers"]) == {"skep", "bm25", "vectors", "mem0", "chroma"}
     assert {each["questions"] for each in found["rankers"].values()} == {164}
+
+
+def test_the_pages_show_the_committed_figures() -> None:
+    for page, text in renewed().items():
+        assert page.read_text(encoding="utf-8") == text, "run `python -m benchmarks.quality.everyday`"
