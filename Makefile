@@ -88,7 +88,7 @@ docs: $(READY)  ## The reference pages, from the code.
 site: $(READY)  ## The site of the documentation, in build/site; nothing on it is fetched when it is read.
 	@$(BIN)/python scripts/build_site.py
 
-sbom: $(INSTALLED)  ## dist/skep.cdx.json: what an installed skep consists of (CycloneDX).
+sbom: $(READY)  ## dist/skep.cdx.json: what an installed skep consists of (CycloneDX).
 	@$(BIN)/python scripts/build_sbom.py
 
 core: | $(VENV)/pyvenv.cfg  ## Build the compiled core in place; only what has changed.

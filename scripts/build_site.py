@@ -22,6 +22,7 @@ BESIDE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security-policy.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 FETCHED = re.compile(
