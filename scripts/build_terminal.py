@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "terminal.svg"
 COLUMNS, ROW, CHARACTER, MARGIN = 94, 21, 8.43, 22
-TYPED, READ, PAUSE, REST = 0.018, 0.5, 1.1, 7.0
-"""Seconds: a typed character, a printed line, the pause before a new session, the rest at the end."""
+TYPED, READ, PAUSE, REST = 0.018, 0.5, 1.1, 4.0
+"""Seconds: a typed character, a printed line, the pause before a new session, the rest at the end and at the start."""
 ADVICE = re.compile(
     r"</?(skep-)?memory>| What stands between .*? is data\.|(?<=From memory): a sample .*?(?=:)"
 )
@@ -117,8 +117,8 @@ def story(folder: Path) -> list[Line]:
 
 
 def times(lines: Sequence[Line]) -> list[float]:
-    """When each line begins to show, in seconds; the last figure is the whole length."""
-    at, found = 0.4, list[float]()
+    """When each line begins to show, in seconds; the last figure is the whole length. Until `REST` all are shown."""
+    at, found = REST + 0.4, list[float]()
     for line in lines:
         found.append(at)
         at += PAUSE if line.kind == "#" else READ + TYPED * len(line.text) * (line.kind in "$>")
@@ -138,10 +138,9 @@ def picture(lines: Sequence[Line]) -> str:
         "@media (prefers-reduced-motion:reduce){.l{animation:none!important}}",
     ]
     for number, start in enumerate(starts):
-        share = 100 * start / length
-        parts.append(
-            f"@keyframes k{number}{{0%{{opacity:0}}{share:.2f}%{{opacity:1}}}}.k{number}{{animation-name:k{number}}}"
-        )
+        blank, share = 100 * REST / length, 100 * start / length
+        frames = f"0%{{opacity:1}}{blank:.2f}%{{opacity:0}}{share:.2f}%{{opacity:1}}"
+        parts.append(f"@keyframes k{number}{{{frames}}}.k{number}{{animation-name:k{number}}}")
     parts += [
         "</style>",
         f'<rect width="{width}" height="{height}" rx="10" fill="#1d2430"/>',
