@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from benchmarks.report.__main__ import _environment, _name, write
+from benchmarks.report.benchmarks_page import END, START, put, table
 from benchmarks.report.figures import command, exponents, loads, resources, verdicts
 from benchmarks.report.goals import count, quality_goals, speed_goals, tally
 from benchmarks.report.history import digest, keep, rows
-from benchmarks.report.benchmarks_page import END, START, put, table
 from benchmarks.report.scenarios import chapter, maintenance
 from benchmarks.report.tables import absent, by_engine, losses, others, speed
 from benchmarks.speed.__main__ import chosen, parser

@@ -12,7 +12,9 @@ from skep.errors import InvalidInputError
 from skep.integrations.importers.chroma import is_chroma, read_chroma
 from skep.integrations.importers.registry import detect
 
-EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "migrate_from_chroma.py"), run_name="example")
+EXAMPLE = runpy.run_path(
+    str(Path(__file__).parents[2] / "examples" / "migrate_from_chroma.py"), run_name="example"
+)
 
 
 @pytest.fixture
@@ -27,7 +29,11 @@ def test_documents_keep_their_metadata_and_their_collection(chroma: Path) -> Non
     assert (first.fields["domain"], first.fields["source"]) == ("notes", "chroma:notes/n1")
     assert second.fields["metadata"] == {"team": "shop", "floor": 3}
     assert detect(chroma).name == "chroma"
-    assert [item.key for item in read_chroma(chroma / "chroma.sqlite3")] == ["notes/n1", "notes/n2", "notes/n3"]
+    assert [item.key for item in read_chroma(chroma / "chroma.sqlite3")] == [
+        "notes/n1",
+        "notes/n2",
+        "notes/n3",
+    ]
 
 
 def test_truth_values_stay_truth_values_and_a_vector_alone_is_passed_over(chroma: Path) -> None:
