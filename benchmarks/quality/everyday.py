@@ -185,12 +185,16 @@ def put(text: str, made: str) -> str:
 
 
 def renewed() -> dict[Path, str]:
-    """The pages that show the committed figures, with tables of today: all rows, and those of the README."""
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))["rankers"]
-    return {
-        page: put(page.read_text(encoding="utf-8"), table(found, kinds=kinds))
-        for page, kinds in PAGES.items()
-    }
+    """The pages that show the committed figures, with tables of today: all rows and the commit, or those of the README."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    taken = results["environment"]
+    changed = " with changes that were not committed" if taken["dirty"] else ""
+    when = f"Measured on {results['when']} at commit `{taken['commit'][:7]}`{changed}."
+    made: dict[Path, str] = {}
+    for page, kinds in PAGES.items():
+        rows = table(results["rankers"], kinds=kinds)
+        made[page] = put(page.read_text(encoding="utf-8"), f"{rows}\n\n{when}" if kinds else rows)
+    return made
 
 
 def main(arguments: list[str] | None = None) -> int:
