@@ -185,7 +185,7 @@ def put(text: str, made: str) -> str:
 
 
 def renewed() -> dict[Path, str]:
-    """The pages that show the committed figures, with tables of today: all rows and the commit, or those of the README."""
+    """The pages that show the committed figures, with tables of today; the README has fewer rows."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     taken = results["environment"]
     changed = " with changes that were not committed" if taken["dirty"] else ""
