@@ -30,6 +30,20 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
     assert [str(target) for target in targets(page) if not target.exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """The names of the headings of a page, as the web makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_chapter_leads_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\((?![a-z]+:)([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    led = [((page.parent / target).resolve() if target else page, anchor) for target, anchor in links]
+    assert [(at.name, anchor) for at, anchor in led if at.suffix == ".md" and anchor not in anchors(at)] == []
+
+
 def test_every_page_can_be_reached_from_the_first() -> None:
     seen, waiting = set[Path](), [ROOT / "docs" / "README.md"]
     while waiting:
