@@ -131,7 +131,7 @@ def picture(lines: Sequence[Line]) -> str:
     width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), ROW * len(lines) + 62
     told = " ".join(escape(line.text.strip()) for line in lines if line.text)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t d">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" xml:space="preserve" role="img" aria-labelledby="t d">',
         f'<title id="t">An agent that remembers across sessions</title><desc id="d">{told}</desc>',
         "<style>text{font:14px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;white-space:pre}"
         ".l{animation:" + f"{length:.1f}s step-end infinite" + "}"
