@@ -77,9 +77,17 @@ class Home:
         return ADVICE.sub("", answer["result"]["content"][0]["text"])
 
     def hook(self, event: str, **about: Any) -> str:
-        """What the hook of a coding agent adds to the context of the model."""
-        given = {"hook_event_name": event, "session_id": "two", "cwd": str(self.project), **about}
-        answer = json.loads(self.skep("hook", "claude-code", given=json.dumps(given)))
+        """What the hook of a coding agent adds to the context of the model.
+
+        A hook says nothing if it takes three seconds, so a busy machine asks it again, as another session.
+        """
+        for session in range(20):
+            given = {"hook_event_name": event, "session_id": f"{session}", "cwd": str(self.project), **about}
+            if said := self.skep("hook", "claude-code", given=json.dumps(given)):
+                break
+        else:
+            raise SystemExit(f"the hook for {event} said nothing in twenty sessions")
+        answer = json.loads(said)
         text = answer["hookSpecificOutput"]["additionalContext"]
         return ADVICE.sub("", text)
 
@@ -131,7 +139,8 @@ def picture(lines: Sequence[Line]) -> str:
     width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), ROW * len(lines) + 62
     told = " ".join(escape(line.text.strip()) for line in lines if line.text)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" xml:space="preserve" role="img" aria-labelledby="t d">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" xml:space="preserve" role="img"',
+        ' aria-labelledby="t d">',
         f'<title id="t">An agent that remembers across sessions</title><desc id="d">{told}</desc>',
         "<style>text{font:14px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;white-space:pre}"
         ".l{animation:" + f"{length:.1f}s step-end infinite" + "}"
