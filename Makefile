@@ -57,6 +57,10 @@ test-adapters: $(INSTALLED)  ## Every framework in an environment of its own: it
 	.venv-adapters/bin/python -m pip install --quiet --disable-pip-version-check -e '.[adapters]'
 	PYTHONPATH=. .venv-adapters/bin/python -m pytest -q tests/adapters tests/docs/test_examples.py -k 'adapters or frameworks' -W ignore -o asyncio_mode=auto
 	.venv-adapters/bin/python scripts/framework_suites.py
+	$(PYTHON) -m venv .venv-crewai  # its pins leave no room for the others
+	.venv-crewai/bin/python -m pip install --quiet --disable-pip-version-check -e '.[crewai]' pytest pytest-asyncio hypothesis
+	.venv-crewai/bin/python -m pytest -q tests/adapters/test_crewai_storage.py -o addopts= -W ignore
+	.venv-crewai/bin/python scripts/framework_suites.py
 
 check: $(READY)  ## Lint, types, direction of imports.
 	$(BIN)/ruff check src tests benchmarks scripts

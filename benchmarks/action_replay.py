@@ -8,6 +8,7 @@ programs, folders and files. Each repeated error comes as an action of another f
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -188,24 +189,37 @@ def replay(folder: Path) -> dict[str, float]:
     }
 
 
-def cpu_of_an_action(folder: Path, runs: int = 12) -> float:
-    """Milliseconds of CPU that a fresh process takes for an action; the middle of some runs."""
+def cpu_of(folder: Path, bank: Path, raw: bytes, runs: int = 20) -> float:
+    """Milliseconds of CPU that a fresh process takes for a hook, as installed: its modules are compiled. The least."""
+    environ = {**os.environ, "XDG_DATA_HOME": str(folder), "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     took: list[float] = []
-    for number in range(runs):
+    for _ in range(1 + runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [sys.executable, "-m", "skep", "hook", "claude-code", "--bank", str(folder / "bank.skep")]
-        raw = payload("Bash", "git push --force origin main", f"cpu-{number}")
-        subprocess.run(command, input=raw, stdout=subprocess.DEVNULL, check=True)
+        command = [sys.executable, "-m", "skep", "hook", "claude-code", "--bank", str(bank)]
+        subprocess.run(command, input=raw, stdout=subprocess.DEVNULL, check=True, env=environ)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime))
-    return sorted(took)[runs // 2]
+    return round(min(took[1:]), 1)
+
+
+def costs(folder: Path) -> dict[str, float]:
+    """CPU of a hook for an action, and for a prompt with the bundled transformer."""
+    bank = folder / "transformer.skep"
+    with Bank.open(bank, now=lambda: NOW) as opened:
+        opened.remember_many([text for text, *_ in ERRORS] + BESIDE)
+        opened.reembed()
+    asked = {"hook_event_name": "UserPromptSubmit", "cwd": "/", "prompt": "may I push to main with --force?"}
+    return {
+        "action_cpu_ms": cpu_of(folder, bank, payload("Bash", "git push --force origin main", "")),
+        "prompt_cpu_ms": cpu_of(folder, bank, json.dumps(asked).encode()),
+    }
 
 
 def main() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as name:
-        found = replay(Path(name))
-        print(json.dumps({**found, "cpu_ms": cpu_of_an_action(Path(name))}, indent=2))
+        print(json.dumps({**replay(Path(name)), **costs(Path(name))}, indent=2))
 
 
 if __name__ == "__main__":

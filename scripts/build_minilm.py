@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 from minilm import LAYERS, Weights, find_wheel, read_weights, sentence_vectors
 
-from skep.embedding.calibration import PROBES, measure
-from skep.embedding.minilm import DATA, LIMIT, MiniLMEmbedder, layout
+from skep.embedding.embedder import PROBES, measure
+from skep.embedding.minilm import DATA, HEADS, LIMIT, WIDTH, MiniLMEmbedder, layout
 from skep.embedding.static_table import bundled_wordpiece
-from skep.embedding.transformer import HEADS, WIDTH
 
 
 def arranged(weights: Weights) -> Weights:

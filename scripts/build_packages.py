@@ -5,8 +5,8 @@ Run it with `make packages`. All of it is made from the package's version and th
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -109,5 +109,7 @@ def build(target: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in build(Path(sys.argv[1] if len(sys.argv) > 1 else "dist")):
+    parser = argparse.ArgumentParser(description="Write what registries take.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="where to; default: dist")
+    for path in build(parser.parse_args().folder):
         print(path)

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from skep.embedding.calibration import knots_from
-from skep.embedding.embedder import Embedder, open_embedder
+from skep.embedding.embedder import Embedder, knots_from, open_embedder
 from skep.embedding.static_table import DATA
 
 PER_FILE = 1500

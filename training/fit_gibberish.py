@@ -269,7 +269,11 @@ out, so their share is a little too good; the writers are not used for it.
 What the model cannot see: real words in an order that makes no sense, and confident nonsense. It knows English: a short
 sentence in another language, a command or a line of code looks strange to it ("Use ruff" .66, "Ana ist allergisch gegen
 Nüsse" .60). So the gateway of a hive refuses from .9 on, and only
-what says little by its other measures, too; "stuff idk maybe whatever" (.75) passes. The table counts from .5 on.
+what says little by its other measures, too. The table counts from .5 on. Of texts in vague words alone ("stuff idk maybe
+whatever", .75) the gateway's measure of quality refuses 79 % (21 % before its list of such words was made longer). Of
+36,956 real texts (2,000 of each corpus at most) the gateway as a whole refuses 1.02 % (.97 % before); without `clinc150`,
+commands to an assistant that nobody would keep ("maybe", "not sure"), .76 % (.75 %). Most of them are sentences of two or
+three short words, such as "Use ruff" or "I like cats" (12.5 % of `msc_personas`): give a reason or a title with those.
 """
 
 

@@ -1,4 +1,4 @@
-"""Fit the levels of hits (`skep.retrieval.levels`) on the topic files, and measure them on writers left out.
+"""Fit the levels of hits (`skep.retrieval.score`) on the topic files, and measure them on writers left out.
 
 The banks, the questions and the published encoder are those of `training.fit_update_order`; questions that nothing
 answers take part. A hit is right where it is one of the answers. Needs scikit-learn; minutes on a processor.
@@ -19,9 +19,8 @@ import numpy as np
 from skep.filters import Filter
 from skep.model import Memory
 from skep.recall.update_order import UpdateOrder
-from skep.retrieval import levels
-from skep.retrieval.candidates import Call, Candidates
-from skep.retrieval.pipeline import run
+from skep.retrieval import score as levels
+from skep.retrieval.pipeline import Call, Candidates, run
 from skep.retrieval.recall_config import preset
 from skep.retrieval.sources import InMemorySources
 from training.fit_update_order import EVERYWHERE, Known, banks
@@ -54,8 +53,10 @@ def rows(bank: Sequence[Topic], embedder: Known) -> Iterator[tuple[Array, Array]
                 found = order(found, call)
                 head = found.first(HITS + 1)
                 rival = head.signals.get(levels.RIVAL, np.zeros(len(head)))
-                ids = [memory.id for memory in call.sources.memories(head.rows)]
-                seen.append((levels.features(head.score, rival)[:HITS], np.isin(ids, list(right))[:HITS]))  # noqa: B023
+                ids = [memory.id for memory in call.memories(head.rows)]
+                seen.append(
+                    (levels.level_features(head.score, rival)[:HITS], np.isin(ids, list(right))[:HITS])
+                )  # noqa: B023
                 return found
 
             run(question.text, config, sources, now, where=where, updates=note)

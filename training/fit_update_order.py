@@ -24,8 +24,7 @@ from skep.embedding.minilm import MiniLMEmbedder
 from skep.filters import Filter
 from skep.model import Memory, Scope
 from skep.recall import update_order
-from skep.retrieval.candidates import Call, Candidates
-from skep.retrieval.pipeline import run
+from skep.retrieval.pipeline import Call, Candidates, run
 from skep.retrieval.recall_config import preset
 from skep.retrieval.sources import InMemorySources
 from skep.semantics import pair_judge
@@ -147,8 +146,8 @@ def _asked(
         pool = found.first(update_order.POOL)
         former = call.asked.of_before(call.sources.texts(pool.rows[: update_order.HEAD]))
         pairs = update_order.best_pairs(odds[np.ix_(pool.rows, pool.rows)], pool.rows)
-        ids = [memory.id.split(".", 1) for memory in call.sources.memories(pool.rows)]
-        texts = [memory.text for memory in call.sources.memories(pool.rows)]
+        ids = [memory.id.split(".", 1) for memory in call.memories(pool.rows)]
+        texts = [memory.text for memory in call.memories(pool.rows)]
         mine = [each if owner == str(number) else "" for owner, each in ids]
         seen.append(
             Asked(

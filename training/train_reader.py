@@ -24,9 +24,8 @@ import torch
 from torch.nn import functional
 
 from skep.embedding import minilm
-from skep.embedding.minilm import CLS, SEP, MiniLMEmbedder
+from skep.embedding.minilm import CLS, HEADS, LAYERS, SEP, WIDTH, MiniLMEmbedder, read_tensors
 from skep.embedding.static_table import bundled_wordpiece
-from skep.embedding.transformer import HEADS, LAYERS, WIDTH, read_tensors
 from skep.semantics import pair_reader
 from skep.semantics.pair_judge import KINDS, OUTPUTS, UPDATE
 from training.fit_judge import Row, rows_of, texts_of

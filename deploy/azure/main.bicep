@@ -1,5 +1,5 @@
-// Azure Container Apps: NATS and three members of a hive, each with storage that outlives it, and, with `brokers`,
-// Event Hubs and Service Bus beside them.
+// Azure Container Apps: NATS and three members of a hive, each with storage that outlives it, and, with `serviceBus`,
+// a topic of Service Bus with a subscription for each member.
 //   az deployment group create -g GROUP -f deploy/azure/main.bicep -p image=REGISTRY/skep:TAG
 // It was written from the reference and has not been deployed.
 @description('The image built from deploy/Dockerfile, in a registry that the environment may pull from.')
@@ -11,8 +11,8 @@ param location string = resourceGroup().location
 @description('The members of the hive.')
 param members array = ['ana', 'bob', 'cy']
 
-@description('Make an Event Hubs namespace and a Service Bus namespace, too.')
-param brokers bool = false
+@description('Make a topic of Service Bus, too; docs/how-to/hive-over-nats.md says how a hive uses it.')
+param serviceBus bool = false
 
 var name = 'skep${uniqueString(resourceGroup().id)}'
 var manifest = 'name: team\ntopology: sharded\nstore: banks\nbus: nats://nats:4222\nagents: [${join(map(members, m => '{name: ${m}}'), ', ')}]\n'
@@ -146,20 +146,19 @@ resource apps 'Microsoft.App/containerApps@2024-03-01' = [for member in members:
   dependsOn: [nats, mounts]
 }]
 
-resource eventHubs 'Microsoft.EventHub/namespaces@2024-01-01' = if (brokers) {
-  name: '${name}-hubs'
-  location: location
-  sku: { name: 'Standard', tier: 'Standard', capacity: 1 }
-}
-
-resource events 'Microsoft.EventHub/namespaces/eventhubs@2024-01-01' = if (brokers) {
-  parent: eventHubs
-  name: 'skep-events'
-  properties: { partitionCount: 4, messageRetentionInDays: 7 }
-}
-
-resource serviceBus 'Microsoft.ServiceBus/namespaces@2022-10-01-preview' = if (brokers) {
+resource brokers 'Microsoft.ServiceBus/namespaces@2022-10-01-preview' = if (serviceBus) {
   name: '${name}-bus'
   location: location
   sku: { name: 'Standard', tier: 'Standard' }
 }
+
+resource topic 'Microsoft.ServiceBus/namespaces/topics@2022-10-01-preview' = if (serviceBus) {
+  parent: brokers
+  name: 'hive'
+}
+
+resource subscriptions 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2022-10-01-preview' = [for member in members: if (serviceBus) {
+  parent: topic
+  name: member
+  properties: { defaultMessageTimeToLive: 'PT1M' }
+}]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 
 from skep.model import Memory
 
@@ -84,7 +85,18 @@ def lineage(
 
 def said(memory: Memory) -> str:
     """What a memory says, whatever the case and the spaces: copies say the same."""
-    return " ".join(f"{memory.title or ''} {memory.text}".casefold().split())
+    return same_words(f"{memory.title or ''} {memory.text}")
+
+
+def same_words(text: str) -> str:
+    """A text without differences of case and spaces."""
+    return " ".join(text.casefold().split())
+
+
+def content_hash(text: str, *place: object) -> int:
+    """Equal for texts with the same words that belong to the same place; as int64."""
+    whole = "\x1f".join(map(str, (*place, same_words(text))))
+    return int.from_bytes(blake2b(whole.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def roots(

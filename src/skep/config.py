@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from skep.errors import ConfigError
+from skep.model import Memory, OnConflict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
 
 BANK_NAME = "bank.skep"
 PROJECT_FOLDER = ".skep"
+
+
+POLICY = "conflict/policy"
+"""The setting of a bank that says what `remember` does with a conflict where neither the call nor `Settings` does."""
+POLICIES: tuple[str, ...] = ("ignore", "warn", "supersede", "raise")
+_NAMES = f"{POLICY} recall/config recall/updates recall/contradicts redact/kinds review/ask settings/from"
+SETTINGS: tuple[str, ...] = tuple(_NAMES.split())
+"""The settings that skep reads, by name."""
+FAMILIES = frozenset(name.partition("/")[0] for name in SETTINGS)
+"""The first parts of their names."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,12 +63,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Near memories that are compared with a new one."""
     cache_entries: int = 256
     cache_seconds: float = 60.0
+    on_conflict: OnConflict | None = None
+    """What `remember` does with a conflict where the call does not say; without it, the bank's setting
+    `conflict/policy`, and without that, `warn` (`ignore` for `remember_many`)."""
+    contradiction_fn: Callable[[Memory, Memory], bool] | None = None
+    """Asked about pairs on which the rules say nothing, by `remember` and `find_conflicts`, where a call names none."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if not isinstance(value, bool) and not value > 0:
+            if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
                 raise ConfigError(f"setting {name} must be above 0, got {value!r}")
+        if self.on_conflict not in (None, *POLICIES):
+            raise ConfigError(
+                f"setting on_conflict must be one of {', '.join(POLICIES)}, not {self.on_conflict!r}"
+            )
+        if self.contradiction_fn is not None and not callable(self.contradiction_fn):
+            raise ConfigError("setting contradiction_fn must be a function of two memories")
 
 
 def bank_url(path: object, environ: Mapping[str, str]) -> str | None:

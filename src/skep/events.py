@@ -36,28 +36,7 @@ def order(event: Event) -> Order:
 
 def mentioned(event: Event) -> tuple[str, ...]:
     """The memories (and settings, as `setting:key`) that an event speaks of."""
-    body = event.body
-    match event.kind:
-        case "remember":
-            return (event.id,)
-        case "supersede":
-            return (body["old"], body["new"])
-        case "merge":
-            return (body["loser"], body["winner"])
-        case "link" | "unlink":
-            return (body["src"], body["dst"])
-        case "outcome":
-            return tuple(body.get("used", ()))
-        case "forget":
-            return tuple(body["memories"])
-        case "undo":
-            return tuple(body.get("mentions", ()))
-        case "setting":
-            return (f"{SETTING}{body['key']}",)
-        case "use":
-            return ()
-        case _:
-            return (body["memory"],) if "memory" in body else ()
+    return (f"{SETTING}{event.body['key']}",) if event.kind == "setting" else subjects_of(event)
 
 
 def merge_body(loser: Memory, winner: str) -> dict[str, Any]:
@@ -287,6 +266,7 @@ class Outcome(Body):
     success: bool
     used: list[str] = []
     task: str = ""
+    steps: list[str] = []
     metrics: dict[str, Finite] = {}
     task_type: str | None = None
     domain: str | None = None
@@ -393,8 +373,12 @@ def checked(event: Event) -> Event:
         raise SyncError(
             f"{event.actor}-{event.counter} has a counter or stamp out of range; nothing was taken"
         )
-    if not isinstance(event.kind, str) or not isinstance(event.body, dict):  # pyright: ignore
-        raise SyncError(f"{event.id} has a malformed kind or body; nothing of this batch was taken")
+    named = isinstance(event.kind, str) and 1 <= len(event.kind) <= 200 and not _BAD.search(event.kind)  # pyright: ignore
+    signed = event.signature is None or (isinstance(event.signature, bytes) and len(event.signature) <= 1024)  # pyright: ignore
+    if not named or not signed or not isinstance(event.body, dict):  # pyright: ignore
+        raise SyncError(
+            f"{event.id} has a malformed kind, signature or body; nothing of this batch was taken"
+        )
     shape = BODIES.get(event.kind)
     try:
         if shape is not None:

@@ -27,6 +27,8 @@ from skep.validation import (
     clean_tags,
     clean_text,
     clean_time,
+    is_blank,
+    listed,
     refuse_inverted,
 )
 
@@ -231,10 +233,13 @@ class Asking(msgspec.Struct, frozen=True):
         """The number of hits wanted at most; `deployed` is the config of the bank."""
         return clean_count("limit", deployed.get("limit", 5) if self.limit is None else self.limit, 1, 10_000)
 
-    def where(self, settings: Settings, now: float, deployed: Mapping[str, Any]) -> Filter:
-        """The filter of a question that is asked at some time; `deployed` is the config of the bank."""
+    def checked(self, settings: Settings, now: float, deployed: Mapping[str, Any]) -> tuple[Filter, int]:
+        """The filter of a question that is asked at some time, and how many hits are wanted.
+
+        `deployed` is the config of the bank.
+        """
         usual: Mapping[str, Any] = {}
-        if self.kind is None and not self.tags:  # a call that says what it wants is not narrowed
+        if self.kind is None and is_blank(self.tags):  # a call that says what it wants is not narrowed
             usual = deployed
         where = checked_filter(
             settings,
@@ -258,7 +263,7 @@ class Asking(msgspec.Struct, frozen=True):
         )
         if usual.get("tags"):
             where = msgspec.structs.replace(where, tags=tuple(tuple(group) for group in usual["tags"]))
-        return where
+        return where, self.most(deployed)
 
 
 def checked_filter(
@@ -289,13 +294,14 @@ def checked_filter(
     label = settings.label_limit
     after = None if since is None else clean_time("since", since)
     before = None if until is None else clean_time("until", until)
-    refuse_inverted(after, before, "since", "until")
+    if after is not None and before is not None:
+        refuse_inverted(after, before, "since", "until")
     return Filter(
         scope=None if scope is None else clean_scope("scope", scope, label, asked=True),
         include_shared=clean_flag("include_shared", include_shared),
         kinds=() if kind is None else _several("kind", kind, label, KINDS),
         statuses=CURRENT if status is CURRENT else _several("status", status, label, STATUSES) or CURRENT,
-        tags=_tag_groups("tags", tags, settings) if tags else (),
+        tags=() if is_blank(tags) else _tag_groups("tags", tags, settings),
         domains=() if domain is None else _several("domain", domain, label),
         agents=() if agent is None else _several("agent", agent, label),
         since=after,
@@ -361,7 +367,7 @@ def _several(name: str, value: Any, label: int, choices: tuple[str, ...] | None 
     if not isinstance(value, str | Iterable) or isinstance(value, bytes | Mapping):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{name} must be a string or a list of strings, got {kind}", field=name)
-    values = (value,) if isinstance(value, str) else tuple(cast("Iterable[object]", value))
+    values = (value,) if isinstance(value, str) else listed(name, value)
     return tuple(clean_choice(name, v, choices) if choices else clean_text(name, v, label) for v in values)
 
 
@@ -372,7 +378,7 @@ def _tag_groups(field: str, value: Any, settings: Settings) -> tuple[tuple[str, 
     ):
         return tuple((tag,) for tag in clean_tags(field, value, settings))
     groups: dict[tuple[str, ...], None] = {}
-    for each in cast("Iterable[Any]", value):
+    for each in listed(field, value):
         if isinstance(each, _GROUPS):
             group = clean_tags(field, sorted(each, key=str), settings)  # pyright: ignore
             if not group:

@@ -322,7 +322,7 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
             elif flag == "gone":
                 line += "; " + "; ".join(self.memory.metadata.get(ANCHORS_GONE) or ("what it names is gone",))
             elif flag == "disagreement":
-                line += "; words and meaning disagree about it"
+                line += "; shares words, but lies far behind in meaning"
             elif flag != "conflict":
                 line += f"; {flag}"
         if self.conflicts_with:
@@ -434,6 +434,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     success: bool
     used: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    """What was done, in order, one line each, such as `run_tests(unit)` or `push(main) failed: refused`."""
     metrics: dict[str, float] = {}
     task_type: str | None = None
     domain: str | None = None
@@ -449,8 +451,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     event: str | None = None
     dry_run: bool = False
     derived: tuple[str, ...] = ()
-    """Memories that were derived from what was erased and may repeat it; now marked stale."""
+    """Memories that were derived from what was erased and may repeat it; now stale. `derived=True` erases them too."""
     copies: tuple[str, ...] = ()
-    """Memories that were merged with what was erased and say the same; forget them too if they must go."""
+    """Memories that were merged with what was erased and say the same; `derived=True` erases them too."""
     unreached: tuple[str, ...] = ()
     """Places that could not be cleaned yet, why, and what to do: copies, and the write-ahead log under a reader."""

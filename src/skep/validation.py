@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from skep.config import Settings
+from skep.config import FAMILIES, POLICIES, POLICY, SETTINGS, Settings
 from skep.errors import (
     BadTextError,
     EmptyTextError,
@@ -162,19 +162,13 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
         partial: Only check what is there; None clears a field.
     """
     body: dict[str, Any] = {}
-    for key, check, limit in _checks_of(given, partial=partial):
+    checks = _REVISE_CHECKS if partial else _CHECKS
+    refuse_unknown(given, checks)
+    for key, check in checks.items():
+        if key not in given:
+            continue
         value = given[key]
-        if (  # as nearly all are: nothing to take out, and nothing that its check would refuse
-            limit
-            and isinstance(value, str)
-            and value.isprintable()
-            and "<" not in value
-            and "&" not in value
-            and len(value) <= getattr(settings, limit)
-            and value.strip()
-        ):
-            body[key] = value
-        elif value is None and partial and key in CLEARED:
+        if value is None and partial and key in CLEARED:
             body["expires_at" if key == "ttl" else key] = msgspec.to_builtins(CLEARED[key])
         elif value is not None or partial or key == "text":
             body[key] = check(key, value, settings)
@@ -185,13 +179,6 @@ def body_of(given: Mapping[str, Any], settings: Settings, *, partial: bool = Fal
     if "valid_to" in body:
         refuse_inverted(body.get("valid_from"), body["valid_to"])
     return body
-
-
-def _checks_of(given: Mapping[str, Any], *, partial: bool) -> list[tuple[str, Check, str]]:
-    """The checks of these keys, in the order of the body, and the setting that limits the length of a text."""
-    checks = _REVISE_CHECKS if partial else _CHECKS
-    refuse_unknown(given, checks)
-    return [(key, check, _LIMITS.get(check, "")) for key, check in checks.items() if key in given]
 
 
 def refuse_inverted(
@@ -263,7 +250,7 @@ def clean_line(field: str, value: object, limit: int) -> str:
 def public_text(field: str, value: object, limit: int) -> str:
     """A text without what is marked as private, if something is left of it."""
     if (
-        isinstance(value, str)
+        type(value) is str
         and value.isprintable()
         and "<" not in value
         and "&" not in value
@@ -357,6 +344,10 @@ def clean_id(value: object, field: str = "memory_id") -> str:
     return clean_text(field, value, 500)
 
 
+STEP_LIMIT = 2000
+"""Characters of one step of a task."""
+
+
 def clean_ids(field: str, value: object) -> tuple[str, ...]:
     """Ids, each once; a single one stands for itself."""
     if isinstance(value, str):
@@ -365,12 +356,37 @@ def clean_ids(field: str, value: object) -> tuple[str, ...]:
         raise WrongTypeError(
             f"{field} must be an id or a list of ids, got {type(cast('object', value)).__name__}", field=field
         )
-    return tuple(dict.fromkeys(clean_id(one, field) for one in cast("Iterable[object]", value)))
+    return tuple(dict.fromkeys(clean_id(one, field) for one in listed(field, value)))
+
+
+def listed(field: str, value: Any) -> tuple[Any, ...]:
+    """What stands in a list, or in something that says it is one."""
+    try:
+        return tuple(value)
+    except TypeError as error:  # an array without dimensions
+        raise WrongTypeError(f"{field} must be a list ({error})", field=field) from None
+
+
+def is_blank(value: object) -> bool:
+    """True for None, an empty text and an empty list or array: nothing was given."""
+    try:
+        return value is None or (isinstance(value, Sized) and not len(value))
+    except TypeError:  # an array without dimensions
+        return False
+
+
+def clean_lines(field: str, value: object) -> list[str]:
+    """Texts, in order."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise WrongTypeError(
+            f"{field} must be a list of texts, got {type(cast('object', value)).__name__}", field=field
+        )
+    return [clean_text(field, one, STEP_LIMIT) for one in cast("Iterable[object]", value)]
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:
     """A text to look for, or None for an empty one. A blank one stays: it holds no word that could be found."""
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value):
         return None
     return value if isinstance(value, str) and not value.strip() else clean_text(field, value, limit)
 
@@ -478,7 +494,7 @@ def clean_tags(field: str, value: Any, settings: Settings, *, most: int | None =
     ):
         kind = type(cast("object", value)).__name__
         raise WrongTypeError(f"{field} must be a list of strings, got {kind}", field=field)
-    given: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    given = listed(field, value)
     tags = tuple(dict.fromkeys([public_line(field, tag, settings.label_limit) for tag in given]))
     if len(tags) > most:
         raise OutOfRangeError(
@@ -543,7 +559,7 @@ def _unit(field: str, value: Any, _settings: Settings) -> float:
 
 
 def _polarity(field: str, value: Any, _settings: Settings) -> int:
-    if isinstance(value, bool) or value not in (-1, 0, 1):
+    if isinstance(value, bool) or clean_number(field, value, -1e308, 1e308) not in (-1, 0, 1):
         raise OutOfRangeError(f"{field} must be -1, 0 or 1, got {value!r}", field=field)
     return int(value)
 
@@ -592,7 +608,6 @@ _CHECKS: dict[str, Check] = {
     "metadata": _metadata,
     "key": _key,
 }
-_LIMITS: dict[Check, str] = {_text: "text_limit", _title: "title_limit", _label: "label_limit"}
 REMEMBER_KEYS = tuple(_CHECKS)
 _REVISE_CHECKS = {key: _CHECKS[key] for key in REVISABLE}
 
@@ -637,3 +652,19 @@ _SIZES = {
     "key": "text_limit",
 }
 """The limit of each field of an event."""
+
+
+def clean_policy(field: str, value: object) -> str:
+    """A policy for conflicts."""
+    return clean_choice(field, value, POLICIES)
+
+
+def check_setting(key: str, value: object) -> None:
+    """Refuse a setting that nothing would read: an unknown name beside those of skep, or a value that means nothing.
+
+    Names that begin otherwise are an application's own.
+    """
+    if key.partition("/")[0] in FAMILIES and key not in SETTINGS:
+        raise InvalidInputError(f"there is no setting {key!r}; {did_you_mean(key, SETTINGS)}", field="key")
+    if key == POLICY and value is not None:
+        clean_policy(POLICY, value)

@@ -21,6 +21,7 @@ NEEDS = {
     "test_adk_service.py": "google.adk",
     "test_agent_framework_provider.py": "agent_framework",
     "test_llamaindex_block.py": "llama_index.core",
+    "test_crewai_storage.py": "crewai",
     "test_telemetry.py": "opentelemetry.sdk",
 }
 """The package that the tests of a file need."""

@@ -11,8 +11,8 @@ import pytest
 from skep import Bank
 from skep.embedding.static_table import HashingEmbedder
 from skep.errors import EmptyTextError
+from skep.index.bm25 import key_of
 from skep.index.catch_up import Upkeep
-from skep.index.columns import key_of
 from skep.lifecycle.maintain import MaintainConfig
 
 EPISODES = [

@@ -15,6 +15,8 @@ from skep.bank.bank import Bank
 from skep.config import Settings
 from skep.embedding.static_table import HashingEmbedder
 from skep.errors import InvalidInputError, NotFoundError
+from skep.lifecycle.maintain import MaintainConfig
+from skep.replication.exchange import sync
 from skep.storage.schema import VERSION
 
 SECRET = "xylophonequartz"
@@ -85,6 +87,63 @@ def test_what_was_derived_from_it_is_named_and_marked_stale(plain_bank: Bank) ->
     assert plain_bank.get(summary).stale
     assert plain_bank.get(above).stale
     assert plain_bank.neighbors(summary).dangling == (source,)
+
+
+def told_again(bank: Bank) -> tuple[str, bytes]:
+    """A memory of which skep makes copies of its own in every way it has; and the words that must go."""
+    word = "quartzumbrella"
+    source = bank.remember(f"The deploy key sits behind the {word}").memory
+    bank.learn("deploy to staging", True, used=[source.id])
+    bank.remember_many(
+        [{"text": f"Backup to the {word} failed again, attempt {n}", "kind": "episode"} for n in range(4)]
+    )
+    bank.maintain(MaintainConfig(steps=("extract", "reflect")))
+    bank.maintain()
+    copy = bank.remember(f"Behind the {word} sits the deploy key", on_conflict="ignore").memory
+    bank.merge(copy.id, source.id)
+    return source.id, word.encode()
+
+
+def held(folder: Path, word: bytes) -> list[str]:
+    return [file.name for file in folder.rglob("*") if file.is_file() and word in file.read_bytes()]
+
+
+def test_what_skep_made_of_it_goes_with_it_when_asked(tmp_path: Path, bank_path: Path) -> None:
+    with Bank.open(bank_path) as bank:
+        source, word = told_again(bank)
+        assert len([m for m in bank.find(limit=100) if word.decode() in m.text and m.kind != "episode"]) >= 2
+        bank.backup(tmp_path / "copy.skep")
+        episodes = [m.id for m in bank.find(kind="episode", status=None, limit=100)]
+        named = bank.forget([source, *episodes], dry_run=True)
+        assert named.derived
+        assert named.copies
+
+        receipt = bank.forget([source, *episodes], derived=True)
+
+        assert {source, *episodes, *named.derived, *named.copies} <= set(receipt.memories)
+        assert (receipt.derived, receipt.copies, receipt.unreached) == ((), (), ())
+        assert bank.find(text=word.decode(), status=None).memories == ()
+    assert held(tmp_path, word) == []
+
+
+def test_what_a_replica_derived_meanwhile_goes_when_it_is_forgotten_again(
+    tmp_path: Path, bank_path: Path
+) -> None:
+    with Bank.open(bank_path) as one, Bank.open(tmp_path / "two.skep") as two:
+        source = one.remember("The deploy key sits behind the quartzumbrella").memory
+        two.apply(one.events())
+        two.learn("deploy to staging", True, used=[source.id])
+        one.forget(source.id, derived=True)
+        sync(one, two)
+        [left] = one.forget(source.id, dry_run=True).derived
+        assert "quartzumbrella" in one.get(left).text
+
+        one.forget(source.id, derived=True)
+        sync(one, two)
+
+        for bank in (one, two):
+            assert bank.find(text="quartzumbrella", status=None).memories == ()
+    assert held(tmp_path, b"quartzumbrella") == []
 
 
 def test_nothing_to_forget_and_unknown_ids_are_errors(plain_bank: Bank) -> None:
@@ -161,7 +220,7 @@ def test_what_a_crash_left_of_a_forgotten_text_goes_when_the_bank_is_next_used(
 def test_the_copy_that_was_kept_before_a_migration_is_reached_too(tmp_path: Path, bank_path: Path) -> None:
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         memory = bank.remember(f"the code is {SECRET}").memory
-    make_older(bank_path, 1)
+    make_older(bank_path, 7)
 
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         assert SECRET.encode() in bank_path.with_name(f"bank.skep.before-v{VERSION}").read_bytes()

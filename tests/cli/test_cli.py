@@ -142,6 +142,21 @@ def test_every_verb_works_from_the_shell(run: Any, tmp_path: Path) -> None:
     assert "embedded" in run("reembed").stdout
 
 
+def test_forget_names_what_may_repeat_it_and_erases_that_too_when_asked(run: Any, bank_path: Path) -> None:
+    a = run("add", "the door code is 4711").stdout.strip()
+    b = run("add", "to open the door type 4711").stdout.strip()
+    c = run("add", "code of the door: 4711", "--on-conflict", "ignore").stdout.strip()
+    run("link", b, a, "--rel", "derived_from")
+    with Bank.open(bank_path) as bank:
+        bank.merge(c, a)
+
+    told = run("forget", a, "--dry-run").stderr
+    assert f"{b} (--derived erases it too)" in told
+    assert f"merged with it and says the same: {c}" in told
+    assert "erased" in run("forget", a, "--yes", "--derived").stdout
+    assert run("list", "--status", "all", code=3).stdout == ""
+
+
 def test_errors_are_one_line_and_exit_code_one(bank_path: Path) -> None:
     def shell(*args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -415,6 +430,18 @@ def test_a_bank_that_is_named_is_never_made_by_the_way(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert CliRunner().invoke(app, ["--bank", str(path), "init"]).exit_code == 0
     assert CliRunner().invoke(app, ["--bank", str(path), "add", "x"]).exit_code == 0
+
+
+def test_a_script_learns_by_the_exit_code_that_nothing_probably_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKEP_BANK", str(tmp_path / "b.skep"))
+    runner = CliRunner()
+    runner.invoke(app, ["add", "The kettle is blue"], catch_exceptions=False)
+
+    assert runner.invoke(app, ["search", "who won the regatta?", "--bar", "likely"]).exit_code == 3
+    found = runner.invoke(app, ["search", "which colour is the kettle?", "--bar", "likely"])
+    assert (found.exit_code, "blue" in found.output) == (0, True)
 
 
 def test_a_new_project_bank_never_hides_an_older_one_silently(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from skep.bank.bank import Bank
 from skep.embedding.static_table import HashingEmbedder
+from skep.storage.write_queue import WriteQueue
 
 BODY = """
 import sys
@@ -27,6 +29,51 @@ with Bank.open(path, embedder=HashingEmbedder(64)) as bank:
             bank.revise(mine.id, importance=0.8)
 print("done")
 """
+
+
+QUEUE = """
+import sys
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+
+with Bank.open(sys.argv[1], embedder=HashingEmbedder(64)) as bank:
+    bank.remember("warm " + sys.argv[2], on_conflict="ignore")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(40):
+        bank.remember(f"writer {sys.argv[2]} {number}", on_conflict="ignore")
+"""
+
+
+def test_whoever_waits_for_the_write_lock_gets_its_turn(
+    bank_path: Path,
+) -> None:
+    names = [f"p{number}" for number in range(8)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", QUEUE, str(bank_path), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in started:
+        process.communicate()
+        assert process.returncode == 0
+
+    with Bank.open(bank_path, embedder=HashingEmbedder(64)) as bank:
+        said = [str(event.body["text"]).split() for event in bank.events() if event.kind == "remember"]
+    order = [words[1] for words in said if words[0] == "writer"]
+    again = sum(one == next_ for one, next_ in pairwise(order)) / len(order)
+    assert again < 0.3, "whoever has just written writes again, while others wait"
 
 
 def run_together(path: Path, processes: int, writes: int) -> None:
@@ -80,3 +127,30 @@ def test_a_reader_sees_what_another_process_wrote_since(bank_path: Path) -> None
         assert len(two.recall("thing")) == 1
         one.remember("the second thing")
         assert len(two.recall("thing")) == 2
+
+
+def test_a_killed_waiter_holds_nobody_up(bank_path: Path) -> None:
+    with Bank.open(bank_path, embedder=HashingEmbedder(64)) as bank:
+        queue = WriteQueue(f"{bank_path}-queue")
+        with bank.engine.store.connection.transaction():
+            waiter = subprocess.Popen([sys.executable, "-c", WAITER, str(bank_path)], stdout=subprocess.PIPE)
+            assert waiter.stdout is not None
+            assert waiter.stdout.readline() == b"begins\n"
+            while not queue.somebody_waits():
+                assert waiter.poll() is None
+            waiter.kill()
+            waiter.communicate()
+        assert not queue.somebody_waits()
+        queue.close()
+        assert bank.remember("after it").memory.status == "active"
+
+
+WAITER = """
+import sys
+from skep.bank.bank import Bank
+from skep.embedding.static_table import HashingEmbedder
+
+with Bank.open(sys.argv[1], embedder=HashingEmbedder(64)) as bank:
+    print("begins", flush=True)
+    bank.remember("never")
+"""

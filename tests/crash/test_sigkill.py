@@ -93,7 +93,7 @@ def test_a_bank_that_was_being_brought_to_this_version_when_its_process_was_kill
         acknowledged = {each.memory.id: each.memory.text for each in done[::100]}
         for memory_id in list(acknowledged)[:10]:
             bank.revise(memory_id, importance=0.9)
-    make_older(bank_path, 6)
+    make_older(bank_path, 7)
     older = bank_path.read_bytes()
     began: list[float] = []
     for number in range(12):

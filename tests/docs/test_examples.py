@@ -23,7 +23,7 @@ from skep.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NEED_EMPTY_FOLDER = {"hive.md", "tune.md"}
+NEED_EMPTY_FOLDER = {"hive.md", "tune.md", "tune-as-an-agent.md"}
 """Pages that lay out files, which refuses to write over what is there."""
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding.calibration import IDENTITY, Calibration, knots_from, measure
+from skep.embedding.embedder import IDENTITY, Calibration, knots_from, measure
 from skep.embedding.static_table import StaticEmbedder
 from skep.errors import ConfigError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,29 @@ def test_a_sampled_digest_sees_a_change_anywhere_it_looks(tmp_path: Path) -> Non
 )
 def test_models_lie_where_the_platform_keeps_data(platform: str, part: str) -> None:
     assert part in models_folder(platform, Path("home")).as_posix()
+
+
+NOT_CLOSED = """
+import sys
+from pathlib import Path
+from skep import Bank
+from skep.embedding.onnx import OnnxEmbedder
+
+bank = Bank.open(sys.argv[1], embedder=OnnxEmbedder(Path(sys.argv[2])))
+bank.remember("red sky")
+bank.remember_many(f"blue {number} green" for number in range(int(sys.argv[3])))
+bank.recall("sky")
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("many", [1, 3000])
+def test_a_process_that_closes_nothing_ends_quietly(tmp_path: Path, many: int) -> None:
+    model = write_model(tmp_path / "tiny")
+    ended = subprocess.run(
+        [sys.executable, "-c", NOT_CLOSED, str(tmp_path / "bank.skep"), str(model), str(many)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")

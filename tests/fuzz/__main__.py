@@ -38,6 +38,8 @@ def main() -> int:
                 broken += 1
                 print(f"seeds from {given.seed + done}: {error}", file=sys.stderr, flush=True)
         done = min(given.count, done + RENEWED)
+        if done % 50_000 == 0:
+            print(f"{done:,} inputs so far, {broken} broken promises", flush=True)
     print(f"{done:,} inputs, {broken} broken promises, {time.monotonic() - started:.0f} s")
     return 1 if broken else 0
 

@@ -20,6 +20,7 @@ from unittest import mock
 
 import msgspec
 from tests.fuzz.inputs import damaged, json_of, text_of, value_of
+from tests.fuzz.web import META, Web
 
 from skep.bank.bank import Bank
 from skep.cli import app as cli
@@ -28,6 +29,7 @@ from skep.events import BODIES, Event
 from skep.hive.hive_manifest import parse
 from skep.integrations.hooks import prompted
 from skep.integrations.importers.registry import SOURCES, import_items, read
+from skep.server.mcp.render import PROMPTS, RESOURCES
 from skep.server.mcp.session import Server
 from skep.server.mcp.start import Banks
 from skep.server.mcp.stdio import Connection
@@ -81,18 +83,7 @@ class Doors:
             bank.link(self.ids[0], self.ids[1])
         self.banks = Banks(str(self.path), environ={}, start=folder)
         self.server: Server = build_server("full", self.banks, version="1")
-        self.tools = [
-            "remember",
-            "recall",
-            "get",
-            "find",
-            "revise",
-            "forget",
-            "link",
-            "history",
-            "stats",
-            "report_outcome",
-        ]
+        self.tools = sorted(self.server.registry.tools)
         self.doors: dict[str, Callable[[Random], int]] = {
             "cli": self.cli,
             "mcp": self.mcp,
@@ -101,17 +92,34 @@ class Doors:
             "events": self.events,
             "recall": self.recall,
             "hooks": self.hooks,
+            "http": self.http,
+            "mcp_http": self.mcp_http,
         }
+        self._web: Web | None = None
 
     def close(self) -> None:
         """Close what is open, and look whether the bank is whole."""
         self.banks.close()
-        with Bank.open(self.path) as bank:
-            wrong = [
-                one for one in bank.doctor(deep=True) if one.level == "error" and one.check != "recall config"
-            ]
-        if wrong:
-            raise Broken(f"the bank is damaged: {wrong}")
+        paths = [self.path]
+        if self._web is not None:
+            self._web.close()
+            paths.append(self._web.path)
+        for path in paths:
+            with Bank.open(path) as bank:
+                wrong = [
+                    one
+                    for one in bank.doctor(deep=True)
+                    if one.level == "error" and one.check != "recall config"
+                ]
+            if wrong:
+                raise Broken(f"{path.name} is damaged: {wrong}")
+
+    @property
+    def web(self) -> Web:
+        """The server, started when it is first asked."""
+        if self._web is None:
+            self._web = Web(self.folder, TEXTS)
+        return self._web
 
     def run(self, door: str, seed: int) -> None:
         """One input at one door."""
@@ -167,23 +175,41 @@ class Doors:
             raise Broken(f"{words!r} wrote, and only reads")
         return sum(map(len, words))
 
+    def frame(self, rng: Random, number: int, *, meta: bool) -> tuple[Any, bytes]:
+        """A message of MCP, mostly a whole call with arguments that its tool takes; and its bytes, mostly whole."""
+        if rng.random() < 0.1:
+            return {}, json_of(rng, value_of(rng))
+        method = rng.choice(
+            ("tools/call", "tools/call", "tools/call", "tools/list", "prompts/get", "resources/read")
+        )
+        params: dict[str, Any] = {}
+        if method == "tools/call":
+            named = rng.choice(self.tools) if rng.random() < 0.95 else text_of(rng, 30)
+            schema = self.server.registry.tools[named].schema if named in self.tools else {}
+            arguments = self.web.fitting(rng, schema, schema.get("$defs", {}))
+            params = {"name": named, "arguments": arguments if rng.random() < 0.9 else value_of(rng)}
+        elif method == "prompts/get":
+            params = {
+                "name": rng.choice((*(one.name for one in PROMPTS), text_of(rng, 30))),
+                "arguments": value_of(rng),
+            }
+        elif method == "resources/read":
+            uri = rng.choice(RESOURCES).uri.replace("{id}", self.words(rng))
+            params = {"uri": uri if rng.random() < 0.9 else text_of(rng, 60)}
+        if meta:
+            params["_meta"] = META
+        ids: Any = number if rng.random() < 0.8 else value_of(rng, 1)
+        method = rng.choice(
+            ("tools/call", "tools/call", "tools/list", "prompts/get", "resources/read", "ping")
+        )
+        asked = {"jsonrpc": "2.0", "id": ids, "method": method, "params": params}
+        return asked, json_of(rng, asked, 0.15)
+
     def mcp(self, rng: Random) -> int:
         """Frames on standard input, some of them whole calls."""
-        frames: list[bytes] = []
-        for number in range(rng.randrange(1, 4)):
-            if rng.random() < 0.3:
-                frames.append(json_of(rng, value_of(rng)))
-                continue
-            named: Any = rng.choice(self.tools) if rng.random() < 0.9 else text_of(rng, 30)
-            arguments: Any = {"text": self.words(rng), "query": self.words(rng), "id": self.words(rng)}
-            more = value_of(rng, 2)
-            arguments |= more if isinstance(more, dict) else {}
-            params = {"name": named, "arguments": arguments if rng.random() < 0.8 else value_of(rng)}
-            ids: Any = number if rng.random() < 0.8 else value_of(rng, 1)
-            method = rng.choice(
-                ("tools/call", "tools/call", "tools/list", "prompts/get", "resources/read", "ping")
-            )
-            frames.append(json_of(rng, {"jsonrpc": "2.0", "id": ids, "method": method, "params": params}))
+        frames = [
+            self.frame(rng, number, meta=rng.random() < 0.9)[1] for number in range(rng.randrange(1, 4))
+        ]
         data, out = b"\n".join(frames), io.BytesIO()
         Connection(self.server, io.BytesIO(data), out).run()
         for line in out.getvalue().splitlines():
@@ -289,6 +315,17 @@ class Doors:
         if self.stored() != before:
             raise Broken(f"recall of {query[:200]!r} wrote")
         return len(query)
+
+    def http(self, rng: Random) -> int:
+        """A request to the HTTP API."""
+        return self.web.api(rng)
+
+    def mcp_http(self, rng: Random) -> int:
+        """A message to MCP over HTTP."""
+        stateless = rng.random() < 0.5
+        return self.web.mcp(
+            rng, *self.frame(rng, rng.randrange(1 << 30), meta=stateless), stateless=stateless
+        )
 
     def hooks(self, rng: Random) -> int:
         """A prompt of a coding agent."""

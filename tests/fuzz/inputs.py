@@ -170,14 +170,14 @@ def value_of(rng: Random, depth: int = 3) -> Any:
     return {name: value_of(rng, depth - 1) for name in names}
 
 
-def json_of(rng: Random, value: Any) -> bytes:
-    """JSON of a value, now and then damaged."""
-    return damaged(rng, json.dumps(value).encode())
+def json_of(rng: Random, value: Any, share: float = 0.4) -> bytes:
+    """JSON of a value; a share of it is damaged."""
+    return damaged(rng, json.dumps(value).encode(), share)
 
 
-def damaged(rng: Random, data: bytes) -> bytes:
+def damaged(rng: Random, data: bytes, share: float = 0.4) -> bytes:
     """The same, or with some of it cut, doubled, exchanged or noise."""
-    if rng.random() < 0.6 or not data:
+    if rng.random() >= share or not data:
         return data
     at, to = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
     how = rng.randrange(5)

@@ -24,7 +24,7 @@ from skep.text.model_instructions import addresses_model
 
 EACH = 15
 """Inputs for each door in this short run."""
-NAMES = ("cli", "mcp", "importers", "manifests", "events", "recall", "hooks")
+NAMES = ("cli", "mcp", "importers", "manifests", "events", "recall", "hooks", "http", "mcp_http")
 
 
 @pytest.mark.parametrize("door", NAMES)

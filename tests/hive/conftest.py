@@ -41,7 +41,7 @@ def make_hive(clock: Any) -> Iterator[MakeHive]:
     made: list[Hive] = []
 
     def make(kind: str, **options: Any) -> Hive:
-        hive = build(kind, clock, **options)
+        hive = build(kind, clock, **{"name": "hive", **options})
         made.append(hive)
         return hive
 

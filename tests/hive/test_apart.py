@@ -24,7 +24,8 @@ Apart = tuple[Hive, Hive]
 
 
 def opened(kind: str, bus: LocalBus, clock: Any, local: tuple[str, ...], **options: Any) -> Hive:
-    options = {"policy": POLICY, "embedder": EMBEDDER, "now": clock, "bus": bus, "local": local, **options}
+    usual = {"name": "team", "policy": POLICY, "embedder": EMBEDDER, "now": clock, "bus": bus, "local": local}
+    options = {**usual, **options}
     if kind == "sharded":
         return Hive.sharded(AGENTS, **options)
     return Hive.federated(GROUPS, parents={"sales": "people"}, **options)
@@ -167,7 +168,9 @@ def test_members_elsewhere_are_named(apart: Apart) -> None:
     here.trust.set("ana", 0.5)
     assert there.trust.of("ana") == 0.5
     with pytest.raises(NotFoundError, match="has no 'nobody'"):
-        Hive.sharded(AGENTS, local=["nobody"])
+        Hive.sharded(AGENTS, name="team", local=["nobody"])
+    with pytest.raises(InvalidInputError, match="needs a name"):
+        Hive.sharded(AGENTS, local=["ana"])
 
 
 def test_events_of_elsewhere_can_be_undone(apart: Apart) -> None:

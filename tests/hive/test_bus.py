@@ -9,17 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.errors import NotFoundError, SkepError, SyncError
-from skep.hive.bus.bus import (
-    BackPressureError,
-    BadSubjectError,
-    Bus,
-    ConsumerConfig,
-    StreamConfig,
-    matches,
-    safe_part,
-)
-from skep.hive.bus.in_process import LocalBus
+from skep.errors import SyncError
+from skep.hive.bus.bus import ACK_SECONDS, DELIVERIES, BadSubjectError, Bus, matches, safe_part
+from skep.hive.bus.in_process import Kept, LocalBus, LocalReader
 from skep.hive.messages import (
     AgentOnline,
     AgentProgress,
@@ -53,7 +45,7 @@ def clock() -> Clock:
 
 @pytest.fixture(params=[False, True], ids=["objects", "bytes"])
 def bus(request: pytest.FixtureRequest, clock: Clock) -> Iterator[LocalBus]:
-    made = LocalBus("tester", now=clock, wire=request.param, patience=0.005)
+    made = LocalBus("tester", now=clock, wire=request.param)
     yield made
     made.close()
 
@@ -184,7 +176,7 @@ def test_a_raising_handler_answers_with_its_error(bus: LocalBus) -> None:
         inbox.ask("ask", Query(query="?"))
         (answer,) = inbox.take(1, wait=5)
 
-    assert answer.frame == Failed(member="bad", error="RuntimeError: disk on fire")
+    assert answer.frame == Failed(error="RuntimeError: disk on fire")
     assert bus.failures == 1
 
 
@@ -222,117 +214,66 @@ def test_a_handler_that_lags_too_far_behind_drops_and_counts(bus: LocalBus) -> N
     assert subscription.dropped == 3
 
 
-def test_a_stream_replays_from_any_position(bus: LocalBus) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed.>",)))
-    positions = [bus.publish("feed.a", learn(n)) for n in range(5)]
-
-    assert positions == [1, 2, 3, 4, 5]
-    assert texts(bus.consumer("feed", "all").fetch()) == [f"fact {n}" for n in range(5)]
-    late = bus.consumer("feed", "late", ConsumerConfig(start=4))
-    assert texts(late.fetch()) == ["fact 3", "fact 4"]
-    fresh = bus.consumer("feed", "fresh", ConsumerConfig(start="new"))
-    assert texts(fresh.fetch()) == []
+FEED = "hive.one.feed.a"
 
 
-def test_a_consumer_may_take_only_part_of_a_stream(bus: LocalBus) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed.>",)))
+def test_a_reader_begins_with_the_oldest_message_that_is_kept(bus: LocalBus) -> None:
+    bus.follow("early")
+    for n in range(5):
+        bus.publish(FEED, learn(n))
+    bus.publish("hive.one.ask", learn(9))
+
+    assert texts(bus.follow("late").fetch()) == [f"fact {n}" for n in range(5)]
+    assert texts(bus.follow("early").fetch(3)) == ["fact 0", "fact 1", "fact 2"]
+    assert texts(bus.follow("early").fetch()) == ["fact 3", "fact 4"]
+
+
+def test_a_reader_may_follow_only_a_part(bus: LocalBus) -> None:
+    reader = bus.follow("only-b", "hive.*.feed.b")
     for n in range(4):
-        bus.publish(f"feed.{'ab'[n % 2]}", learn(n))
+        bus.publish(f"hive.one.feed.{'ab'[n % 2]}", learn(n))
 
-    consumer = bus.consumer("feed", "only-b", ConsumerConfig(subject="feed.b"))
-    assert texts(consumer.fetch()) == ["fact 1", "fact 3"]
+    assert texts(reader.fetch()) == ["fact 1", "fact 3"]
 
 
-def test_a_message_with_a_known_id_is_stored_once(bus: LocalBus) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed",)))
-
-    assert bus.publish("feed", learn(1), id="x") == 1
-    assert bus.publish("feed", learn(1), id="x") == 1
-    assert len(bus.consumer("feed", "c").fetch()) == 1
+def test_a_message_with_a_known_id_is_kept_once(bus: LocalBus) -> None:
+    reader = bus.follow("c")
+    bus.publish(FEED, learn(1), id="x")
+    bus.publish(FEED, learn(1), id="x")
+    assert len(reader.fetch()) == 1
 
 
 def test_what_is_not_acknowledged_in_time_is_delivered_again(bus: LocalBus, clock: Clock) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed",)))
-    consumer = bus.consumer("feed", "c", ConsumerConfig(ack_wait=10))
+    reader = bus.follow("c")
     for n in range(2):
-        bus.publish("feed", learn(n))
-    first = consumer.fetch()
-    first[0].ack()
+        bus.publish(FEED, learn(n))
+    reader.fetch()[0].ack()
 
-    assert consumer.fetch() == []
-    clock.now += 11
-    again = consumer.fetch()
-    assert texts(again) == ["fact 1"]
-    assert [d.attempt for d in again] == [2]
-    again[0].ack()
-    assert consumer.behind == 0
+    assert reader.fetch() == []
+    clock.now += ACK_SECONDS + 1
+    (again,) = reader.fetch()
+    assert texts([again]) == ["fact 1"]
+    again.ack()
+    assert reader.behind == 0
 
 
-def test_a_message_nobody_can_handle_is_set_aside(bus: LocalBus, clock: Clock) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed",)))
-    consumer = bus.consumer("feed", "c", ConsumerConfig(max_deliver=2))
-    bus.publish("feed", learn(1))
-    bus.publish("feed", learn(2))
-    poison, useless = consumer.fetch()
-    useless.reject()
-    poison.retry()
-    (poison,) = consumer.fetch()
-    poison.retry()
+def test_a_message_nobody_can_handle_is_set_aside(bus: LocalBus) -> None:
+    reader = bus.follow("c")
+    bus.publish(FEED, learn(1))
+    for _ in range(DELIVERIES):
+        (poison,) = reader.fetch()
+        poison.retry()
 
-    assert consumer.fetch() == []
-    assert [e.frame for e in consumer.dead] == [learn(2), learn(1)]
-    assert consumer.behind == 0
+    assert reader.fetch() == []
+    assert [e.frame for e in reader.dead] == [learn(1)]
+    assert reader.behind == 0
 
 
-def test_a_consumer_gets_no_more_than_it_may_hold(bus: LocalBus) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed",)))
-    consumer = bus.consumer("feed", "c", ConsumerConfig(max_in_flight=3))
-    for n in range(5):
-        bus.publish("feed", learn(n))
-    held = consumer.fetch()
-
-    assert len(held) == 3
-    assert consumer.fetch() == []
-    held[0].ack()
-    assert texts(consumer.fetch()) == ["fact 3"]
-
-
-def test_a_full_stream_refuses_until_its_consumers_have_caught_up(bus: LocalBus) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed",), max_messages=2))
-    consumer = bus.consumer("feed", "c")
-    bus.publish("feed", learn(0))
-    bus.publish("feed", learn(1))
-    with pytest.raises(BackPressureError, match="feed"):
-        bus.publish("feed", learn(2))
-    consumer.fetch()[0].ack()
-
-    assert bus.publish("feed", learn(2)) == 3
-
-
-def test_a_stream_may_drop_its_oldest_instead(bus: LocalBus) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed",), max_messages=2, when_full="drop_oldest"))
+def test_of_too_many_messages_the_oldest_go() -> None:
+    kept = Kept(Clock(), most=2)
     for n in range(4):
-        bus.publish("feed", learn(n))
-
-    assert texts(bus.consumer("feed", "c").fetch()) == ["fact 2", "fact 3"]
-
-
-def test_a_waiting_consumer_is_woken_by_a_message(bus: LocalBus) -> None:
-    bus.add_stream("feed", StreamConfig(subjects=("feed",)))
-    consumer = bus.consumer("feed", "c")
-    got: list[str] = []
-    reader = threading.Thread(target=lambda: got.extend(texts(consumer.fetch(wait=20))))
-    reader.start()
-    bus.publish("feed", learn(7))
-    reader.join(20)
-
-    assert got == ["fact 7"]
-
-
-def test_an_unknown_stream_is_named(bus: LocalBus) -> None:
-    with pytest.raises(NotFoundError, match="no stream 'nope'"):
-        bus.consumer("nope", "c")
-    assert issubclass(BackPressureError, SkepError)
+        kept.append(Envelope(subject=FEED, frame=learn(n), id=str(n)))
+    assert texts(LocalReader(kept, ">").fetch()) == ["fact 2", "fact 3"]
 
 
 def test_the_trace_travels_with_the_message(bus: LocalBus) -> None:

@@ -180,8 +180,6 @@ def test_users_bring_their_own_rules(make_hive: MakeHive) -> None:
     done = hive.agent("ana").remember(GOOD)
 
     assert done.decision.why() == "rejected: nobody gets in"
-    assert hive.gateway.counts() == {"rejected": 1}
-    assert hive.gateway.judged("rejected")[0].agent == "ana"
 
 
 def test_a_policy_may_reject_what_it_would_hold_back(make_hive: MakeHive) -> None:

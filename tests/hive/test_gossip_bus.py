@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -72,10 +72,7 @@ def served(bus: Wire, banks: Make, names: str, facts: int = 4, **options: Any) -
     return made
 
 
-@pytest.mark.parametrize("digest", ["versions", "bloom"])
-def test_banks_on_either_side_of_a_bus_come_to_know_the_same(
-    bus: Wire, banks: Make, digest: Literal["versions", "bloom"]
-) -> None:
+def test_banks_on_either_side_of_a_bus_come_to_know_the_same(bus: Wire, banks: Make) -> None:
     made = served(bus, banks, "abcdef")
     sides = [
         Gossip(
@@ -84,7 +81,6 @@ def test_banks_on_either_side_of_a_bus_come_to_know_the_same(
             others=[name for name in made if name not in here],
             policy=POLICY,
             rng=random.Random(seed),
-            digest=digest,
         )
         for seed, here in enumerate(("abc", "def"))
     ]
@@ -139,7 +135,7 @@ def test_peers_that_fail_cost_a_deadline_and_never_the_round(bus: Wire, banks: M
     liar(bus, "raises", raises)
     liar(bus, "garbage", lambda _: ShardUsed(ids=("x",)))
     liar(bus, "empty", lambda _: GossipDigest(hive="empty"))
-    liar(bus, "noise", lambda _: GossipDigest(hive="noise", bloom=b"\x00noise"))
+    liar(bus, "noise", lambda _: GossipDigest(hive="noise", current=b"\x00noise"))
     failing = ("hangs", "raises", "garbage", "empty", "noise", "nobody")
     policy = HivePolicy(deadline=0.2, hedge_after=0.1, fanout=9)
     done = Gossip({"a": made["a"]}, bus=bus, others=("b", *failing), policy=policy).round()

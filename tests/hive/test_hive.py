@@ -92,6 +92,17 @@ def test_forgetting_reaches_every_copy_for_good(hive: Hive) -> None:
         hive.agent("eve").get(stored.id)
 
 
+def test_forgetting_reaches_what_was_derived_from_it_wherever_that_is_kept(hive: Hive) -> None:
+    stored = hive.agent("ana").remember(DATABASE, confidence=0.95).memory
+    learnt = hive.agent("bob").remember("To reach the staging database, dial 5433.", kind="procedure").memory
+    hive.agent("bob").link(learnt.id, stored.id, "derived_from")
+
+    assert hive.agent("eve").forget(stored.id, dry_run=True).derived == (learnt.id,)
+    hive.agent("eve").forget(stored.id, derived=True)
+
+    assert holders(hive, stored.id) | holders(hive, learnt.id) == set()
+
+
 def test_superseding_works_across_members(hive: Hive) -> None:
     old = hive.agent("ana").remember("Deploys happen on Mondays after the review.").memory
     new = (

@@ -38,14 +38,15 @@ def wait_for(port: int) -> None:
 class Server:
     """One server; `-sync always`, so that what it acknowledged survives a kill."""
 
-    def __init__(self, folder: Path, *options: str, extra: str = "") -> None:
+    def __init__(self, folder: Path, *options: str, extra: str = "", domain: str = "") -> None:
         self.folder = folder
         self.port = free_port()
         self.options = options
         self._config = folder / "nats.conf"
         folder.mkdir(parents=True, exist_ok=True)
         self._config.write_text(
-            f'jetstream {{ store_dir: "{folder}/store", sync_interval: always }}\n{extra}'
+            f'jetstream {{ store_dir: "{folder}/store", sync_interval: always'
+            f"{f', domain: {domain}' if domain else ''} }}\n{extra}"
         )
         self.start()
 

@@ -7,14 +7,17 @@ import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from tests.hub import congruence
 from tests.hub.congruence import Step, event, histories
 from tests.hub.nats_server import Cluster, Server, free_port
+from tests.hub.nats_users import Operator
 
-from skep.errors import ConfigError, HubAwayError, SyncError
+from skep.bank.bank import Bank
+from skep.errors import AccessError, ConfigError, HubAwayError, SyncError
 from skep.hub.hub import START
 from skep.hub.hub_urls import open_hub
 from skep.hub.nats import NatsHub
@@ -193,6 +196,66 @@ def test_a_wrong_password_is_told_of_and_not_shown(tmp_path: Path) -> None:
         assert "wrong" not in str(caught.value)
     finally:
         server.close()
+
+
+def test_a_user_writes_as_one_author_alone_where_the_operator_says_so(tmp_path: Path) -> None:
+    operator = Operator()
+    server = Server(tmp_path / "nats", extra=operator.config)
+    hear = ["skep.team.events.>", "_INBOX.>"]
+    try:
+        owner = operator.user(tmp_path, publish=["skep.team.>", "$JS.API.>"], hear=hear)
+        ana = operator.user(
+            tmp_path,
+            publish=[
+                "skep.team.events.ana.*",
+                "$JS.API.STREAM.INFO.*",
+                "$JS.API.*.GET.>",
+                "$JS.API.STREAM.MSG.GET.>",
+            ],
+            hear=hear,
+        )
+        NatsHub(f"{server.url}/team?creds={owner}").close()
+        hub = NatsHub(f"{server.url}/team?creds={ana}")
+        hub.append([event("ana", 1)])
+        with pytest.raises(AccessError, match=r"does not let this user publish on skep.team.events.bob.1"):
+            hub.append([event("bob", 1)])
+        assert [one.id for one in hub.read(START).events] == ["ana-1"]
+        hub.close()
+        with pytest.raises(ConfigError, match="no file of credentials"):
+            NatsHub(f"{server.url}/team?creds={tmp_path}/none.creds")
+    finally:
+        server.close()
+
+
+def test_a_site_reaches_the_bank_through_its_leaf_and_goes_on_while_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    leaves = f'leafnodes {{ listen: "127.0.0.1:{port}" }}\n'
+    centre = Server(tmp_path / "hq", "--server_name", "hq", extra=leaves, domain="hq")
+    remote = f'leafnodes {{ reconnect: "200ms", remotes: [{{ url: "nats://127.0.0.1:{port}" }}] }}\n'
+    site = Server(tmp_path / "site", "--server_name", "site", extra=remote, domain="site")
+    url = f"{site.url}/team?domain=hq#mode=local"
+    try:
+        ready(f"{site.url}/team?domain=hq").close()
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "office"))
+        office: Any = Bank.open(f"{centre.url}/team", embedder="static")
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "laptop"))
+        laptop: Any = Bank.open(url, embedder="static")
+        with office, laptop:
+            office.remember("Staging runs PostgreSQL 16")
+            laptop.replica.sync()
+            assert laptop.recall("staging postgres")[0].memory.text == "Staging runs PostgreSQL 16"
+            centre.kill()
+            laptop.remember("The printer is on floor two")
+            centre.start()
+            ready(f"{site.url}/team?domain=hq").close()
+            laptop.replica.sync()
+            office.replica.sync()
+            assert office.recall("where is the printer?")[0].memory.text == "The printer is on floor two"
+    finally:
+        site.close()
+        centre.close()
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from skep import runtime
 from skep.index import segment_builder
-from skep.index.columns import COLUMNS, key_of
+from skep.index.bm25 import key_of
+from skep.index.columns import COLUMNS
 from skep.index.index import SegmentIndex
 from skep.index.quantisation import turn
 from skep.text.terms import terms

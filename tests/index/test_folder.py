@@ -19,7 +19,7 @@ import pytest
 
 from skep.filters import Filter
 from skep.index import catch_up, segment_files
-from skep.index.columns import key_of
+from skep.index.bm25 import key_of
 from skep.index.index import SegmentIndex
 from skep.index.quantisation import encode
 from skep.index.segment_files import Holding

@@ -237,18 +237,6 @@ def test_a_bank_without_vectors_answers_by_words(tmp_path: Path) -> None:
     assert list(range(2, 20, 2)) == pool.rows.tolist()
 
 
-def test_weights_scale_terms_and_zero_leaves_them_out() -> None:
-    bank, index = filled(300, 16, None)
-    weights = {"dog": 3.0, "cat": 0.0}
-
-    pool = index.search(["dog", "cat", "tree"], None, ALL, k_words=300, k_vectors=0, term_weights=weights)
-
-    words = expected(bank, ["dog", "cat", "tree"], None, ALL, weights).words
-    assert {row: pytest.approx(score, rel=1e-4) for row, score in words.items()} == dict(
-        zip(pool.rows.tolist(), pool.words.tolist(), strict=True)
-    )
-
-
 def test_vectors_come_back_to_closely(tmp_path: Path) -> None:
     bank, index = filled(400, 64, tmp_path, limit=100)
     rows = np.array([5, 300, 399, 12345], dtype=np.int64)

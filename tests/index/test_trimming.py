@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skep.index import catch_up, segment_builder
+from skep.index.bm25 import key_of
 from skep.index.catch_up import trimmed
-from skep.index.columns import key_of
 from skep.index.index import SegmentIndex
 from skep.index.quantisation import fit_frame
 from skep.index.segment_builder import Builder, merge, segment_arrays

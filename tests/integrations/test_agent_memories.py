@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from skep.bank.bank import Bank
 from skep.cli.app import app
+from skep.errors import InvalidInputError
 from skep.integrations.importers.registry import detect, import_items, read
 
 
@@ -163,6 +165,78 @@ def test_a_list_of_supermemory(plain_bank: Bank, tmp_path: Path) -> None:
     assert [memory.tags for memory in plain_bank.find(metadata={"topic": "tools"})] == [
         ("from:supermemory", "user_ana")
     ]
+
+
+def archive(folder: Path, **files: list[dict[str, Any]]) -> Path:
+    folder.mkdir()
+    written(folder / "manifest.json", {"cogx_version": "0.1", "source_system": "cognee"})
+    for name, records in files.items():
+        lines = (json.dumps(record) for record in records)
+        (folder / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def test_an_archive_of_cognee(plain_bank: Bank, tmp_path: Path) -> None:
+    ana, helix, chunk, node = (f"00000000-0000-0000-0000-00000000000{n}" for n in range(4))
+    fact = {"kind": "fact", "object_ref": helix, "predicate": "edits_in"}
+    path = archive(
+        tmp_path / "cogx",
+        entities=[
+            {"kind": "entity", "external_id": ana, "name": "Ana", "description": "Ana leads the data team"},
+            {"kind": "entity", "external_id": helix, "name": "Helix"},
+        ],
+        documents=[{"kind": "document", "external_id": chunk, "content": "Ana wrote that she edits in Helix."}],
+        facts=[
+            {**fact, "external_id": "f1", "subject_ref": ana, "valid_at": "2026-05-01T10:00:00Z"},
+            {**fact, "external_id": "f2", "subject_ref": node, "fact_text": "a node of the graph"},
+            {**fact, "external_id": "f3", "subject_ref": "Bo", "object_ref": "Zed", "confidence": 0.6},
+            {**fact, "external_id": "f4", "subject_ref": chunk, "object_ref": ana, "predicate": "contains"},
+        ],
+        memories=[{"kind": "memory", "external_id": "m1", "content": "Bo likes tea", "categories": ["taste"],
+                   "scope": {"user_id": "bo"}}],
+        episodes=[{"kind": "episode", "external_id": "e1", "turns": [
+            {"role": "user", "content": "Which editor?"}, {"role": "assistant", "content": "Helix"}]}],
+    )  # fmt: skip
+
+    assert taken(plain_bank, path, "cognee") == [
+        "Ana edits in Helix",
+        "Ana leads the data team",
+        "Ana wrote that she edits in Helix.",
+        "Bo edits in Zed",
+        "Bo likes tea",
+        "User: Which editor?\n\nAssistant: Helix",
+    ]
+    assert [memory.text for memory in plain_bank.find(scope={"user": "bo"})] == ["Bo likes tea"]
+    known = plain_bank.find("edits in Helix", kind="fact")[0]
+    assert (known.valid_from, plain_bank.find("Zed")[0].confidence) == (1777629600.0, 0.6)
+    document = plain_bank.find(kind="document")[0]
+    assert [link.rel for link in plain_bank.neighbors(document.id).links] == ["contains"]
+
+
+def test_a_packed_archive_is_read_as_its_folder_is(plain_bank: Bank, tmp_path: Path) -> None:
+    folder = archive(tmp_path / "cogx", memories=[{"external_id": "m1", "content": "Bo likes tea"}])
+    packed = tmp_path / "team.cogx.tar.gz"
+    with tarfile.open(packed, "w:gz") as tar:
+        for one in sorted(folder.iterdir()):
+            tar.add(one, arcname=one.name)
+
+    assert taken(plain_bank, packed, "cognee") == ["Bo likes tea"]
+
+
+def test_an_archive_that_is_damaged_is_refused_in_words(tmp_path: Path) -> None:
+    packed = tmp_path / "team.cogx.tar.gz"
+    packed.write_bytes(b"\x1f\x8b cut short")
+
+    with pytest.raises(InvalidInputError, match="cannot be read as a COGX archive"):
+        list(read(packed)[1])
+
+
+def test_an_archive_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    folder = archive(tmp_path / "cogx")
+    written(folder / "manifest.json", {"cogx_version": "1.0"})
+
+    with pytest.raises(InvalidInputError, match=r"COGX 1\.0; skep reads version 0"):
+        list(read(folder)[1])
 
 
 def test_a_file_in_which_nothing_was_found_is_named_with_what_it_was_taken_for(

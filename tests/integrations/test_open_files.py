@@ -119,6 +119,18 @@ def test_a_damaged_bundle_changes_nothing_and_says_what_is_wrong(
     assert bundle_check.main(str(broken)) == 1
 
 
+def test_a_bundle_that_is_nested_without_end_is_refused_in_words(tmp_path: Path) -> None:
+    for name in ("manifest.json", "memories.jsonl"):
+        parts = {"manifest.json": '{"files": {}}', name: "[" * 200_000}
+        deep = tmp_path / f"{name}.zip"
+        with zipfile.ZipFile(deep, "w") as archive:
+            for part, text in parts.items():
+                archive.writestr(part, text)
+        assert bundle_check.main(str(deep)) == 1
+        with zipfile.ZipFile(deep) as archive, pytest.raises(bundle_check.BrokenBundleError, match="no JSON"):
+            list(bundle_check.lines(archive, name))
+
+
 def note(folder: Path, word: str) -> Path:
     return next(path for path in folder.glob("*.md") if word in path.read_text())
 

@@ -15,7 +15,7 @@ from skep.index import catch_up
 from skep.index import neighbour_join as join_module
 from skep.index.index import SegmentIndex
 from skep.model import CURRENT, Memory
-from skep.semantics.near_memories import neighbours, raw_bar, sharing_words
+from skep.semantics.find_conflicts import neighbours, raw_bar, sharing_words
 from skep.text.terms import query_terms
 
 

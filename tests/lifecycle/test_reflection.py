@@ -57,7 +57,7 @@ def test_three_summaries_become_one_of_the_next_level_in_the_same_run(bank: Bank
 def test_what_is_near_by_way_of_an_earlier_episode_belongs_to_it(bank: Bank) -> None:
     def near(a: Memory, b: Memory) -> bool:
         from skep.lifecycle.extract_facts import SAME_EVENT
-        from skep.semantics.near_memories import neighbours
+        from skep.semantics.find_conflicts import neighbours
 
         found = neighbours(bank.engine, [a], threshold=SAME_EVENT, limit=16)
         return b.id in {other.id for other, _ in found[a.id]}

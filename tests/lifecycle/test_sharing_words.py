@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.semantics.near_memories import (
+from skep.semantics.find_conflicts import (
     _by_word,  # pyright: ignore[reportPrivateUsage]
 )
 from skep.text.terms import STOP, query_terms

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from tests.conftest import Clock
 
@@ -117,3 +119,22 @@ def test_what_remember_would_refuse_is_refused_from_a_peer(
     with pytest.raises(SyncError, match="nothing of this batch"):
         bank.apply([Event(actor="peer", counter=1, hlc=1 << 20, kind=kind, body=whole)])
     assert bank.status().events == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "said\udfff"},
+        {"kind": "k" * 201},
+        {"kind": ""},
+        {"signature": b"x" * 2000},
+        {"signature": "text"},
+    ],
+)
+def test_an_event_with_a_kind_or_signature_that_no_file_can_hold_is_refused_in_words(
+    bank: Bank, wrong: dict[str, Any]
+) -> None:
+    event = Event(actor="peer", counter=5, hlc=1 << 60, kind="mine", body={})
+
+    with pytest.raises(SyncError, match="malformed"):
+        bank.apply([msgspec.structs.replace(event, **wrong)])

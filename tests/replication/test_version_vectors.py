@@ -46,14 +46,6 @@ def test_the_difference_is_exactly_what_the_other_lacks(
     assert len(a) == mine.count()
 
 
-@given(DOTS)
-def test_gaps_and_what_was_seen_fill_each_actor_up_to_its_newest(a: set[tuple[str, int]]) -> None:
-    mine = Versions.of(a)
-    newest = {actor: max(n for who, n in a if who == actor) for actor, _ in a}
-
-    assert Versions.contiguous(newest) == mine.merged(mine.gaps())
-
-
 def test_a_full_replica_costs_one_range_per_actor() -> None:
     assert Versions.contiguous({"a": 100_000, "b": 0}).ranges == {"a": ((1, 100_000),)}
     assert Versions.contiguous({"a": 100_000}).vector() == {"a": 100_000}
@@ -61,4 +53,3 @@ def test_a_full_replica_costs_one_range_per_actor() -> None:
 
 def test_an_actor_whose_first_event_is_missing_has_no_contiguous_part() -> None:
     assert Versions.of([("a", 2)]).vector() == {}
-    assert Versions.of([("a", 1)]) == Versions.of([("a", 2)]).gaps()

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.errors import ConfigError
 from skep.retrieval import score, selection
-from skep.retrieval.pipeline import disagreeing, disagreement
+from skep.retrieval.score import disagreement
 
 NOW = 1_750_000_000.0
 DAY = 86_400.0
@@ -54,46 +53,20 @@ def test_confirmations_trust_and_usage_saturate_as_written() -> None:
     assert score.usage([0, 0]).tolist() == [0.0, 0.0]
 
 
-def test_ranks_are_shared_by_equals_and_absent_ones_come_after_the_list() -> None:
-    assert score.ranks([5, 5, 2, 9], [True, True, True, False]).tolist() == [1, 1, 3, 4]
+def test_equal_values_share_a_rank_and_an_absent_one_comes_last() -> None:
+    assert score.ranks([5, 5, 2, math.nan]).tolist() == [1, 1, 3, 4]
 
 
-def test_rrf_sums_reciprocal_ranks_and_a_missing_document_takes_the_rank_after_the_list() -> None:
-    fused = score.fuse_ranks({"lexical": ["a", "b", "c"], "semantic": ["b"]})
+def test_rrf_sums_reciprocal_ranks_by_weight() -> None:
+    fused = score.reciprocal([np.array([1, 2, 3]), np.array([2, 3, 1])], [1.0, 2.0])
 
-    assert fused["a"] == 1 / 61 + 1 / 62
-    assert fused["b"] == 1 / 62 + 1 / 61
-    assert fused["c"] == 1 / 63 + 1 / 62
-
-
-def test_rrf_on_arrays_agrees_with_rrf_on_names() -> None:
-    named = score.fuse_ranks({"x": ["a", "b", "c"], "y": ["c", "a"]})
-    arrays = score.reciprocal([np.array([1, 2, 3]), np.array([2, 3, 1])], [1.0, 1.0])
-
-    assert list(named.values()) == pytest.approx(arrays.tolist())
+    assert fused.tolist() == pytest.approx([1 / 61 + 2 / 62, 1 / 62 + 2 / 63, 1 / 63 + 2 / 61])
 
 
 def test_a_missing_signal_leaves_the_other_weights_renormalised() -> None:
     only = score.weighted({"semantic": np.array([0.4, 0.8])}, {"semantic": 0.55, "lexical": 0.2})
 
     assert pytest.approx(only.tolist()) == [0.4, 0.8]
-
-
-@pytest.mark.parametrize("weights", [{"a": 0.0}, {"a": -1.0}, {"a": math.nan}])
-def test_weights_that_cannot_rank_are_refused(weights: dict[str, float]) -> None:
-    with pytest.raises(ConfigError):
-        score.weighted({"a": np.array([1.0])}, weights)
-
-
-def test_ties_break_by_importance_then_newer_then_id() -> None:
-    order = score.total_order(
-        np.array([1.0, 1.0, 1.0, 1.0, 2.0]),
-        np.array([0.5, 0.9, 0.5, 0.5, 0.0]),
-        np.array([10.0, 10.0, 20.0, 10.0, 0.0]),
-        ["d", "c", "b", "a", "e"],
-    )
-
-    assert order.tolist() == [4, 1, 2, 3, 0]
 
 
 def test_mmr_prefers_a_less_relevant_stranger_to_a_near_copy() -> None:
@@ -112,10 +85,11 @@ def test_mmr_with_full_balance_is_the_order_of_relevance(scores: list[float]) ->
     assert np.argsort(-relevance).tolist() == picked
 
 
-def test_diversity_keeps_the_best_of_each_cluster() -> None:
+def test_diversity_keeps_the_surest_of_each_cluster_and_of_equals_the_best() -> None:
     vectors = np.array([[1, 0], [0.9, 0.436], [0, 1], [0.1, 0.995]], dtype=np.float32)
 
-    assert selection.diverse(vectors) == [0, 2]
+    assert selection.diverse(vectors, np.full(4, 0.5)) == [0, 2]
+    assert selection.diverse(vectors, np.array([0.5, 0.9, 0.5, 0.5])) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -139,16 +113,17 @@ def test_dynamic_k_never_returns_fewer_than_it_must() -> None:
     assert (selection.dynamic_k(scores), selection.dynamic_k(scores, min_results=3)) == (2, 4)
 
 
-def test_disagreement_is_the_distance_of_ranks_as_a_share_of_the_worse() -> None:
-    assert (disagreement(1, 2), disagreement(2, 20)) == (0.5, 0.9)
+def test_a_cliff_is_a_gap_beside_all_others_and_what_rises_again_is_level() -> None:
+    assert selection.dynamic_k([0.9, 0.8, 0.2, 0.7, 0.1]) == 2
+    assert selection.dynamic_k([0.9, 0.8, 0.7, 0.8, 0.6]) == 5
 
 
-def test_hits_in_the_top_three_of_both_rankings_are_never_flagged() -> None:
-    assert disagreeing([1, 1, 2, 30], [3, 4, 20, 25]) == [False, True, True, False]
+def test_a_text_that_shares_words_is_as_odd_as_it_lies_behind_the_nearest_in_meaning() -> None:
+    words = np.array([0.0, 3.0, 2.0, 0.0, 1.0])
+    cosines = np.array([0.8, 0.6, 0.2, 0.1, np.nan])
+
+    assert disagreement(words, cosines).tolist() == pytest.approx([0.0, 0.25, 0.75, 0.0, 0.0])
 
 
-@given(st.lists(st.tuples(st.integers(1, 99), st.integers(1, 99)), min_size=1))
-def test_disagreement_of_many_agrees_with_one_by_one(pairs: list[tuple[int, int]]) -> None:
-    flagged = disagreeing([a for a, _ in pairs], [b for _, b in pairs])
-
-    assert flagged == [disagreement(a, b) > 0.7 and max(a, b) > 3 for a, b in pairs]
+def test_without_meaning_nothing_is_odd() -> None:
+    assert not disagreement(np.array([1.0, 2.0]), np.array([np.nan, -0.2])).any()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skep.model import Hit, Memory
 from skep.retrieval import pipeline
-from skep.retrieval.candidates import Candidates
+from skep.retrieval.pipeline import Candidates
 
 COUNT = 8
 fraction = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, float("inf"), 1e-320]))
@@ -38,6 +38,7 @@ def found_of(
         cosine=none,
         created_at=none,
         importance=none,
+        spoken=np.zeros(COUNT, bool),
         confidence=none,
         last_evidence_at=none,
         former=np.full(COUNT, -1),
@@ -50,8 +51,10 @@ def found_of(
 
 
 def hits_of(found: Candidates, memories: dict[int, Memory], threshold: float = 0.7) -> tuple[Hit, ...]:
-    sources = SimpleNamespace(memories=lambda rows: [memories[row] for row in rows.tolist()])  # pyright: ignore
-    call: Any = SimpleNamespace(sources=sources, config=SimpleNamespace(disagreement=threshold))
+    call: Any = SimpleNamespace(
+        memories=lambda rows: [memories[row] for row in rows.tolist()],  # pyright: ignore
+        config=SimpleNamespace(disagreement=threshold),
+    )
     return pipeline._hits(found, call)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -91,15 +94,13 @@ def test_a_hit_shows_every_signal_and_rank_as_a_plain_number(
         assert ("outdated" in hit.flags) is (newer is not None)
 
 
-def test_words_and_meaning_that_place_a_memory_far_apart_are_marked() -> None:
-    ranked = {"lexical": np.array([1, 2, 3, 4, 1, 9, 8, 7]), "semantic": np.array([2, 20, 1, 1, 4, 9, 2, 3])}
-    found = found_of({"words": np.zeros(8), "semantic": np.zeros(8)}, ranked, list(range(8)))
-    memories = {100 + i: memory(i) for i in range(COUNT)}
+def test_a_hit_over_the_threshold_of_disagreement_is_marked_and_the_figure_is_not_shown() -> None:
+    odd = np.array([0.0, 0.39, 0.4, 0.41, 0.9, 0.0, 0.0, 1.0])
+    found = found_of({"words": np.zeros(8), "disagreement": odd}, {}, list(range(8)))
+    hits = hits_of(found, {100 + i: memory(i) for i in range(COUNT)}, 0.4)
 
-    flags = [hit.flags for hit in hits_of(found, memories)]
-
-    odd = ("disagreement",)
-    assert flags == [(), odd, (), odd, odd, (), odd, ()]
+    assert [at for at, hit in enumerate(hits) if hit.flags == ("disagreement",)] == [3, 4, 7]
+    assert all(list(hit.signals) == ["words"] for hit in hits)
 
 
 def test_no_two_hits_share_what_a_caller_can_change() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from skep.filters import Filter
 from skep.model import Link, Scope
-from skep.retrieval.levels import NAMES
 from skep.retrieval.pipeline import run
 from skep.retrieval.recall_config import PRESETS, Expand, RecallConfig
+from skep.retrieval.score import LEVELS
 from skep.retrieval.sources import InMemorySources
 
 from .conftest import DAY, NOW, Bag, memory
@@ -95,7 +95,7 @@ def test_a_bar_withholds_what_lies_below_it_and_says_how_many(world: World, bar:
     whole = run("job retries", PRESETS["default"], world(*TEXTS), NOW)
     answer = run("job retries", config, world(*TEXTS), NOW)
 
-    kept = [hit for hit in whole if NAMES.index(hit.level) >= NAMES.index(bar)]
+    kept = [hit for hit in whole if LEVELS.index(hit.level) >= LEVELS.index(bar)]
     assert [hit.memory.id for hit in answer] == [hit.memory.id for hit in kept]
     withheld = len(whole) - len(kept)
     assert answer.reason == (f"{withheld} below the bar {bar!r}" if withheld else "")

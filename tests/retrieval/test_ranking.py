@@ -6,15 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep.embedding.calibration import Calibration
-from skep.errors import ConfigError
+from skep.embedding.embedder import Calibration
 from skep.filters import Filter
 from skep.retrieval import score as score_module
-from skep.retrieval.candidates import Call, Candidates, rated
+from skep.retrieval.pipeline import Call, Candidates, rated
 from skep.retrieval.query import plain
 from skep.retrieval.recall_config import RecallConfig
 
@@ -31,9 +29,22 @@ def candidates(count: int, **fields: Any) -> Candidates:
             ("words", "cosine", "created_at", "importance", "confidence", "last_evidence_at"), none
         ),
         "former": np.full(count, -1),
+        "spoken": np.zeros(count, bool),
         "score": none,
     }
     return Candidates(**(given | fields))
+
+
+def test_ties_break_by_importance_then_newer_then_row() -> None:
+    found = candidates(
+        5,
+        rows=np.array([4, 3, 2, 1, 5]),
+        score=np.array([1.0, 1.0, 1.0, 1.0, 2.0]),
+        importance=np.array([0.5, 0.9, 0.5, 0.5, 0.0]),
+        created_at=np.array([10.0, 10.0, 20.0, 10.0, 0.0]),
+    )
+
+    assert found.ordered().rows.tolist() == [5, 3, 2, 1, 4]
 
 
 def call_of(config: RecallConfig, idf: float = 1.0) -> Call:
@@ -97,12 +108,3 @@ def test_many_cosines_are_calibrated_as_each_is(cosines: list[float], knots: lis
     given = np.array([each for each in cosines if not np.isnan(each)], dtype=np.float32)
 
     np.testing.assert_allclose(scale.many(given), [scale(each) for each in given.tolist()], atol=1e-6)
-
-
-@pytest.mark.parametrize("weights", [{"lexical": -1.0}, {"semantic": NAN}, {"semantic": INFINITY}, {}])
-def test_weights_that_cannot_rank_are_refused(weights: dict[str, float]) -> None:
-    config = RecallConfig(fusion="weighted")
-    config.weights.clear()  # none is built like that
-    config.weights.update(weights)
-    with pytest.raises(ConfigError):
-        rated(candidates(2, words=np.ones(2), cosine=np.ones(2)), call_of(config))

@@ -15,6 +15,7 @@ from skep import Bank, Client
 from skep.client.verb_table import RIGHTS
 from skep.server.http_api import Access, Api, create_server
 from skep.server.mcp.http import MAX_CONNECTIONS, ImpatientProtocol
+from skep.server.serve_process import listener
 from skep.server.served_banks import ServedBanks
 from skep.server.tokens import TokenFile
 from skep.server.traffic import Audit
@@ -62,7 +63,7 @@ class Running:
                     timeout_graceful_shutdown=5,
                 )
             )
-            socket = self._server.config.bind_socket()
+            socket = listener("127.0.0.1", 0)
             self.port = socket.getsockname()[1]
             serving = asyncio.create_task(self._server.serve(sockets=[socket]))
             while not self._server.started:

@@ -21,6 +21,13 @@ SETS = {
     "clients": ("@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0"),
     "conformance-2025": ("@modelcontextprotocol/conformance@0.1.16",),
     "conformance-2026": ("@modelcontextprotocol/conformance@0.2.0-alpha.12",),
+    "agents": (
+        "@anthropic-ai/claude-code@2.1.197",
+        "@anthropic-ai/mcpb@2.1.2",
+        "@google/gemini-cli@0.61.0",
+        "@openai/codex@0.169.0",
+        "opencode-ai@1.18.33",
+    ),
     "inspector": ("@modelcontextprotocol/inspector@2.12.0",),
 }
 

@@ -18,6 +18,8 @@ from http_server import Running
 from skep import Bank
 from skep.bank.memory_bank import MemoryBank
 from skep.client.verb_table import LOCAL, verbs
+from skep.model import Scope
+from skep.server.serve_process import listener
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +228,34 @@ def test_questions_are_counted_by_what_they_found(tmp_path: Path) -> None:
     assert counted == {"asked": 3, "likely": 2, "silent": 1, "repeated": 1}
 
 
+def test_a_fault_of_the_server_is_told_as_an_error_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_bank: Bank) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(Bank, "status", broken)
+    with Running(tmp_path) as running:
+        status, found = running.verb("status")
+
+    assert status == 500
+    assert "ZeroDivisionError" in found["error"]["message"]
+
+
+def test_it_is_told_how_far_each_event_has_come_but_not_to_a_token_with_a_scope(tmp_path: Path) -> None:
+    with Running(tmp_path, ("ana", "bob")) as running:
+        for name in ("ana", "bob"):
+            running.verb("remember", bank=name, text=f"{name} looks after the {name} service")
+        running.banks.bank("bob").apply(running.banks.bank("ana").events())
+        scoped, _ = running.tokens.add("scoped", rights=("read",), scope=Scope(user="ana"))
+        actors = [running.banks.bank(name).actor for name in ("ana", "bob")]
+        found = running.ask("GET", "/v1/spread")[2]
+
+        assert running.ask("GET", "/v1/spread", token=scoped)[0] == 403
+    assert found["known"] == {"ana": {actors[0]: 1}, "bob": dict.fromkeys(actors, 1)}
+    assert found["shared"] == 0.5
+
+
 @pytest.mark.parametrize(
     "path",
     ["/../../etc/passwd", "/assets/../http_api.py", "/assets/%2e%2e/http_api.py", "/assets/..%2fhttp_api.py",
@@ -278,3 +308,10 @@ def test_a_request_that_comes_too_slowly_is_ended_and_holds_nobody_up(
         assert server.verb("versions")[0] == 200
         slow.settimeout(30)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_answers_leave_at_once_and_wait_for_no_acknowledgement() -> None:
+    with listener("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
+        taken, _ = bound.accept()
+        with taken:
+            assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -19,6 +19,7 @@ from http_server import Running
 from playwright.sync_api import sync_playwright
 
 from skep import Bank
+from skep.hive.gossip import Gossip
 from skep.model import Scope
 from skep.server.http_api import KINDS
 from skep.server.sample_bank import fill
@@ -216,6 +217,28 @@ def test_a_conflict_that_was_looked_for_is_settled(visit: Callable[..., Any], se
     row.wait_for(state="detached")
 
     assert [m["id"] for m in server.verb("find", text="tabs indentation")[1]["memories"]] == [newer]
+
+
+def test_the_banks_of_a_hive_show_what_has_spread_by_gossip(browser: Any, tmp_path: Path) -> None:
+    names = ("ana", "bob", "cy")
+    banks = {name: Bank.open(tmp_path / f"{name}.skep", embedder="static") for name in names}
+    for name, bank in banks.items():
+        bank.remember(f"{name} looks after the {name} service", agent=name)
+    Gossip({name: banks[name] for name in ("ana", "bob")}).run()
+    for bank in banks.values():
+        bank.close()
+    with Running(tmp_path, names, open=True) as running:
+        page = browser.new_page()
+        page.goto(f"{running.url}/#/banks")
+        page.get_by_text("What has spread").wait_for()
+        rows = [row.split("\t") for row in page.locator("#gossip tbody").inner_text().split("\n")]
+        page.close()
+
+    assert sorted((*row[0].split()[1:], *row[2:]) for row in rows) == [
+        ("ana", "all", "all", "0, lacks 1"),
+        ("bob", "all", "all", "0, lacks 1"),
+        ("cy", "0, lacks 1", "0, lacks 1", "all"),
+    ]
 
 
 def test_who_is_no_person_may_look_and_not_decide(visit: Callable[..., Any], server: Running) -> None:

@@ -135,7 +135,7 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "support": (one | {"sources": st.lists(which, max_size=2)}, {}),
     "link": ({"src": which, "dst": which}, {}),
     "unlink": ({"src": which, "dst": which}, {}),
-    "forget": ({"memory_ids": st.lists(which, min_size=1, max_size=2)}, {}),
+    "forget": ({"memory_ids": st.lists(which, min_size=1, max_size=2)}, {"derived": st.booleans()}),
     "learn": ({"task": st.just("open"), "outcome": st.just(True), "used": st.lists(which, max_size=2)}, {}),
     "set_setting": ({"key": st.just("x"), "value": st.just(1)}, {}),
     "setting": ({"key": st.just("x")}, {}),

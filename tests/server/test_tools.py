@@ -18,10 +18,10 @@ from skep.server.mcp.start import Banks
 from skep.server.mcp.tool_profiles import PROFILES, build_server
 from skep.storage import sqlite_file
 
-DEFAULT = ["remember", "recall", "revise", "forget", "link", "report_outcome", "recommend", "memory_status"]
+DEFAULT = ["remember", "recall", "revise", "forget", "link", "resolve", "report_outcome", "recommend"]
 FULL = [
     "search_memory", "find_conflicts", "supersede", "restore", "unlink", "neighbors", "history", "undo",
-    "maintain", "find", "pending_judgements", "resolve_judgement",
+    "maintain", "find", "pending_judgements", "resolve_judgement", "memory_status",
 ]  # fmt: skip
 
 
@@ -51,14 +51,14 @@ def refused(agent: Client, name: str, **arguments: Any) -> str:
     return result["content"][0]["text"]
 
 
-def test_the_default_profile_has_seven_tools_and_fits_its_budget() -> None:
+def test_the_default_profile_has_eight_tools_and_fits_its_budget() -> None:
     listed = [tool.wire() for tool in PROFILES["default"](None)]
 
     assert [tool["name"] for tool in listed] == DEFAULT
     assert tokens(json.dumps(listed)) < 3500
 
 
-def test_the_full_profile_adds_twelve() -> None:
+def test_the_full_profile_adds_thirteen() -> None:
     names = [tool.name for tool in PROFILES["full"](None)]
 
     assert sorted(names) == sorted(DEFAULT + FULL)
@@ -272,6 +272,16 @@ def test_forget_erases_and_a_dry_run_does_not(agent: Client) -> None:
     assert "4711" not in agent.text("recall", query="door code")
 
 
+def test_forget_names_what_may_repeat_it_and_erases_that_too_when_asked(agent: Client) -> None:
+    known = id_in(agent.text("remember", text="The door code is 4711"))
+    learnt = id_in(agent.text("remember", text="To open the door, type 4711", kind="procedure"))
+    agent.text("link", src=learnt, dst=known, rel="derived_from")
+
+    assert f"may still say the same: [{learnt}]; derived=true" in agent.text("forget", ids=[known])
+    agent.text("forget", ids=[known], derived=True)
+    assert "4711" not in agent.text("recall", query="door code")
+
+
 def test_history_undo_and_restore(agent: Client) -> None:
     known = id_in(agent.text("remember", text="Ana lives in Rome"))
     agent.text("revise", id=known, text="Ana lives in Oslo")
@@ -464,7 +474,7 @@ def test_a_stateless_client_is_asked_for_its_folders_in_the_answer(
     project = tmp_path / "p"
     (project / ".skep").mkdir(parents=True)
     banks = Banks(None, environ={"HOME": str(tmp_path)}, start=tmp_path)
-    client = connect(build_server("default", banks, version="1"))
+    client = connect(build_server("full", banks, version="1"))
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
@@ -485,7 +495,7 @@ def test_a_client_that_never_answers_is_asked_for_its_folders_only_once(
     tmp_path: Path, connect: Callable[..., Client]
 ) -> None:
     banks = Banks(None, environ={"HOME": str(tmp_path)}, start=tmp_path)
-    client = connect(build_server("default", banks, version="1"))
+    client = connect(build_server("full", banks, version="1"))
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},

@@ -31,7 +31,7 @@ def known(store: SqliteStore) -> dict[str, Any]:
         "last": store.last_seq(),
         "boundary": store.next_boundary(NOW),
         "colour": store.setting("colour"),
-        "spaces": store.spaces(),
+        "spaces": store.present().spaces,
     }
 
 

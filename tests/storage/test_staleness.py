@@ -215,3 +215,15 @@ def test_what_was_derived_from_a_copy_of_itself_is_not_its_own_source(
     plain_bank.merge(source, derived)
     plain_bank.retract(derived)
     assert not plain_bank.get(derived).stale
+
+
+def test_a_summary_linked_late_lifts_the_doubt_from_what_else_was_derived(
+    plain_bank: Bank, world: tuple[str, str, str, str]
+) -> None:
+    source, summary, derived, above = world
+    plain_bank.supersede(source, summary)
+    assert [plain_bank.get(each).stale for each in (derived, above)] == [True, True]
+    plain_bank.link(summary, source, "derived_from")
+    assert [plain_bank.get(each).stale for each in (derived, above)] == [False, False]
+    plain_bank.unlink(summary, source, "derived_from")
+    assert [plain_bank.get(each).stale for each in (derived, above)] == [True, True]

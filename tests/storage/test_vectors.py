@@ -8,7 +8,6 @@ import apsw
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.storage.older import make_older
 
 from skep.bank.bank import Bank
 from skep.embedding.static_table import HashingEmbedder
@@ -64,7 +63,12 @@ def test_vectors_of_an_older_bank_answer_beside_new_ones(bank_path: Path) -> Non
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         bank.remember_many({"text": f"note {n} on the ledger and its cache"} for n in range(40))
         before = asked(bank)
-    make_older(bank_path, 5)
+    with apsw.Connection(str(bank_path)) as older:  # the first banks held vectors in single precision
+        whole = [
+            (np.frombuffer(vector, "<f2").astype("<f4").tobytes(), key)
+            for key, vector in older.execute("SELECT key, vector FROM halves")
+        ]
+        older.executemany("UPDATE halves SET vector = ? WHERE key = ?", whole)
 
     with Bank.open(bank_path, embedder=HashingEmbedder(32)) as bank:
         assert asked(bank) == before

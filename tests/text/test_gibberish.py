@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skep.hive.gateway import SAYS_LITTLE, assess
+from skep.hive.gateway import PROMOTE_AT, SAYS_LITTLE, assess
 from skep.text.gibberish import GIBBERISH, chance_of_gibberish
 
 
@@ -12,9 +12,11 @@ def refused(text: str) -> bool:
     return chance_of_gibberish(text) >= GIBBERISH and assess(text).score < SAYS_LITTLE
 
 
-@pytest.mark.parametrize("text", ["asdf asdf", "lol yeah i guess"])
+@pytest.mark.parametrize(
+    "text", ["asdf asdf", "lol yeah i guess", "stuff idk maybe whatever", "something somewhere, dunno"]
+)
 def test_gibberish_is_refused(text: str) -> None:
-    assert refused(text)
+    assert refused(text) or assess(text).score < PROMOTE_AT
 
 
 @pytest.mark.parametrize(

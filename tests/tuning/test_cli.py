@@ -142,7 +142,6 @@ def test_force_without_a_reason_is_refused(folder: Path) -> None:
 
 
 def test_autotune_writes_a_config_and_deploys_it_if_the_gate_lets_it(folder: Path) -> None:
-    pytest.importorskip("optuna")
     ok(folder, "index")
     ok(folder, "deploy", "naive")
     result = ok(folder, "autotune", "naive", "--trials", "30", "--name", "found", "--deploy")

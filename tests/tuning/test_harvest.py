@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from skep.bank.bank import Bank
-from skep.tuning.document_index import Result, Shown, harvest, tally, write
+from skep.tuning.document_index import harvest, write
 from skep.tuning.document_index import indexed as chunks_of
 from skep.tuning.findings import RefusedError
 from skep.tuning.validate import check_files
@@ -83,17 +83,6 @@ def test_memories_that_were_forgotten_leave_no_label(bank: Bank) -> None:
     bank.forget(gone.id)
 
     assert harvest(bank).eval_set.queries[0].relevant == (f"memory:{kept.id}",)
-
-
-def test_an_outcome_belongs_to_the_newest_recall_that_showed_what_it_used() -> None:
-    recalls = [
-        Shown(query="old question", shown=("m1",), at=10),
-        Shown(query="new question", shown=("m1", "m2"), at=20),
-        Shown(query="too late", shown=("m1",), at=40),
-    ]
-    votes = tally(recalls, [Result(task="task", used=("m1",), success=True, at=30)])
-
-    assert {query: dict(counted) for query, counted in votes.items()} == {"new question": {"m1": 1}}
 
 
 def test_the_split_of_a_query_never_changes(bank: Bank) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from skep.errors import did_you_mean
 from skep.tuning import workspace as workspace_module
 from skep.tuning.document_index import read_sources
-from skep.tuning.findings import CODES, RefusedError
+from skep.tuning.findings import RefusedError
 from skep.tuning.schemas import check
 from skep.tuning.search_config import CONFIG, config_schema
 from skep.tuning.validate import check_files
@@ -30,13 +30,6 @@ def codes(folder: Path) -> list[str]:
 
 def test_a_sound_workspace_has_no_findings(folder: Path) -> None:
     assert codes(folder) == []
-
-
-def test_every_code_is_described(folder: Path, write: Write) -> None:
-    write("configs/bad.json", "{")
-    write("documents/x.exe", "MZ")
-
-    assert {finding.code for finding in check_files(load(folder))} <= set(CODES)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +260,8 @@ def test_no_config_whatever_it_holds_raises(folder: Path, write: Write, raw: dic
     write("configs/random.json", raw)
 
     for finding in check_files(load(folder)):
-        assert finding.code in CODES
+        assert finding.what
+        assert finding.fix
 
 
 @given(json_values, st.sampled_from([COLLECTION, CONFIG, EVALS]))

@@ -39,7 +39,7 @@ class GivenVectors:
         self.dim = dim
         self.fingerprint = f"given-{dim}"
         self.known: dict[str, array[float]] = {}
-        self.calibration = import_module("skep.embedding.calibration").IDENTITY
+        self.calibration = import_module("skep.embedding.embedder").IDENTITY
 
     def embed(self, texts: Sequence[str]) -> Any:
         """The vector of each text."""

@@ -145,7 +145,7 @@ def _lines(path: Path, field: str) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 line: Any = json.loads(raw)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InvalidInputError(f"{path}, line {number}: no JSON ({error})") from None
             if not isinstance(line, dict) or not isinstance(cast("dict[str, Any]", line).get(field), str):
                 raise InvalidInputError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from skep.agent.runner import AskIt, FedUp, Learn, Work, put
-from skep.hive.bus.bus import ConsumerConfig, StreamConfig, safe_part
+from skep.hive.bus.bus import safe_part
 from skep.hive.messages import AgentReady, Envelope, FeedComplete, LearnContent, Query, QueryResponse
 from skep.hive.traces import carried
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from skep.hive.hive import Hive
     from skep.storage.task_queue import Task, TaskQueue
 
-STREAM = "skep-events"
 AT_ONCE = 100
 
 
@@ -29,17 +28,12 @@ class Intake:
         root, name = hive.subjects.root, safe_part(agent)
         self.subject = f"{root}.feed.{name}"
         self._everybody = f"{root}.feed.all"
-        hive.bus.add_stream(
-            STREAM, StreamConfig(subjects=("hive.*.events", "hive.*.feed.>"), when_full="drop_oldest")
-        )
-        self._consumer = hive.bus.consumer(
-            STREAM, f"{hive.name}/{name}/tasks", ConsumerConfig(start="all", subject=f"{root}.feed.>")
-        )
+        self._reader = hive.bus.follow(f"{hive.name}/{name}/tasks", f"{root}.feed.>")
 
     def __call__(self) -> int:
         """Put what has come into the queue; how many tasks that were."""
         taken = 0
-        for delivery in self._consumer.fetch(AT_ONCE):
+        for delivery in self._reader.fetch(AT_ONCE):
             envelope = delivery.envelope
             work = self._work(envelope) if envelope.subject in (self.subject, self._everybody) else None
             if work is not None:

@@ -270,6 +270,7 @@ def _reported(
     """Tell the memory how it went: each action that failed, then the outcome of the whole."""
     given: dict[str, Any] = {"task_type": task_type, "domain": domain, "scope": scope, "agent": name}
     given = {key: value for key, value in given.items() if value is not None}
+    done = [_line(step) for step in steps if step.decision.tool]
     told: list[Learned] = []
     worked = dict.fromkeys(step.decision.action for step in steps if not step.failed and step.decision.tool)
     failed = {step.decision.action: step for step in steps if step.failed and step.decision.tool}
@@ -283,8 +284,13 @@ def _reported(
     known = any(bank.get(memory_id).kind == "procedure" for memory_id in used)
     if success and worked and not known:
         given["lesson"] = f"For {task_type or goal}: {'; then '.join([*worked][-3:])}"
-    told.append(bank.learn(goal, success, used=used, recalled=recalled, **given))
+    told.append(bank.learn(goal, success, used=used, steps=done, recalled=recalled, **given))
     return tuple(told)
+
+
+def _line(step: Step) -> str:
+    """A step as a trajectory tells it."""
+    return step.decision.action + (f" failed: {_said(step.result)}" if step.failed else "")
 
 
 def _said(result: str) -> str:

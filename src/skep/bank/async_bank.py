@@ -182,7 +182,7 @@ class AsyncBank:
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -217,7 +217,7 @@ class AsyncBank:
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         return await self._run(self._bank.remember_many, items, on_conflict=on_conflict, progress=progress)
@@ -251,11 +251,15 @@ class AsyncBank:
     async def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         return await self._run(self._bank.support, memory_id, sources)
 
-    async def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
-        return await self._run(self._bank.forget, memory_ids, dry_run=dry_run)
+    async def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
+        return await self._run(self._bank.forget, memory_ids, dry_run=dry_run, derived=derived)
 
-    async def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        return await self._run(self._bank.link, src, dst, rel, strength)
+    async def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        return await self._run(self._bank.link, src, dst, rel, strength, dangling=dangling)
 
     async def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         return await self._run(self._bank.unlink, src, dst, rel)
@@ -517,6 +521,7 @@ class AsyncBank:
         outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
+        steps: Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,
@@ -530,6 +535,7 @@ class AsyncBank:
             task,
             outcome,
             used=used,
+            steps=steps,
             metrics=metrics,
             task_type=task_type,
             domain=domain,

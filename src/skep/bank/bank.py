@@ -97,7 +97,7 @@ class Bank(WriteVerbs, LinkVerbs, ReadVerbs, PastVerbs, UpkeepVerbs, FileVerbs):
             embedder, spec, adopts = _own_embedder(store, opener)
         else:
             if isinstance(embedder, str):
-                asked = next((space.dim for space in store.spaces() if space.spec == spec), None)
+                asked = next((space.dim for space in store.present().spaces if space.spec == spec), None)
                 embedder = opener(embedder, known_dim=asked)
             if spec == OLD_DEFAULT and not (read_only or store.mark(CHOSEN)):
                 store.set_mark(CHOSEN, 1)

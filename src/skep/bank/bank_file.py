@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ from skep.events import SettingChanged
 from skep.model import Event
 from skep.storage.store import Applied
 from skep.validation import (
+    check_setting,
     clean_call,
     clean_count,
     clean_flag,
@@ -34,6 +35,8 @@ from skep.validation import (
     clean_mapping,
     clean_path,
     clean_text,
+    is_blank,
+    listed,
 )
 
 if TYPE_CHECKING:
@@ -83,11 +86,16 @@ class FileVerbs(OpenBank):
 
     def settings(self, prefix: str = "") -> dict[str, Any]:
         """Every setting whose key starts with a prefix."""
-        return self._engine.settings_under(clean_text("prefix", prefix, 500) if prefix != "" else "")
+        return self._engine.settings_under("" if is_blank(prefix) else clean_text("prefix", prefix, 500))
 
     def set_setting(self, key: str, value: Any) -> Event:
-        """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it."""
+        """Keep a value in the bank, in the log like everything else; the last writer wins. None removes it.
+
+        Of the names that skep reads (`conflict/policy`, `recall/config`, `redact/kinds` …) a wrong one is refused; a
+        name that begins otherwise is yours.
+        """
         key = clean_text("key", key, 500)
+        check_setting(key, value)
         return self._write(SettingChanged(key=key, value=clean_json("value", value, SETTING_LIMIT)))
 
     def versions(self) -> dict[str, int]:
@@ -315,13 +323,13 @@ def clean_events(events: Any) -> list[Event]:
     if isinstance(events, str | bytes) or not isinstance(events, Iterable):
         kind = type(events).__name__  # pyright: ignore
         raise WrongTypeError(f"events must be a list of events, got {kind}", field="events")
-    listed = list(cast("Iterable[Any]", events))
-    for event in listed:
+    found = list(listed("events", events))
+    for event in found:
         if not isinstance(event, Event):
             raise WrongTypeError(
                 f"events must hold events of a bank, got {type(event).__name__}", field="events"
             )
-    return listed
+    return found
 
 
 def refuse_database(target: Path, bank: Path | None) -> None:

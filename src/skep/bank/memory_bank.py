@@ -126,7 +126,7 @@ class MemoryBank(Protocol):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered: ...
@@ -134,7 +134,7 @@ class MemoryBank(Protocol):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]: ...
     def revise(
@@ -148,7 +148,9 @@ class MemoryBank(Protocol):
     def confirm(self, memory_id: str, by: str | None = None) -> Memory: ...
     def dispute(self, memory_id: str, by: str) -> Memory: ...
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory: ...
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt: ...
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt: ...
 
     # Reading
 
@@ -256,7 +258,9 @@ class MemoryBank(Protocol):
 
     # Links
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link: ...
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link: ...
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int: ...
     def neighbors(
         self,
@@ -313,6 +317,7 @@ class MemoryBank(Protocol):
         outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
+        steps: Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,

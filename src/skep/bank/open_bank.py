@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Generator, Mapping
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from skep.clock import pack
+from skep.config import POLICY
 from skep.engine.engine import Engine
 from skep.errors import ClosedError, DiskFullError, NotFoundError, ReadOnlyError, SkepError, StorageError
 from skep.events import Body, mentioned, plan
 from skep.filters import Filter, checked_filter
-from skep.model import Event, Memory, ScopeLike
-from skep.validation import Time, clean_flag, clean_scope, clean_time, public_text
+from skep.model import Event, Memory, OnConflict, ScopeLike
+from skep.validation import Time, clean_flag, clean_policy, clean_scope, clean_time, public_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +71,6 @@ class OpenBank:
 
             engine.reader = BankReader(engine)
             engine.embeddings.filled = partial(engine.reader.read_near, behind=True)
-        self._recaller: Recaller | None = None
         self._past: tuple[tuple[float, tuple[int, int]], Self] | None = None
         """The last view that was asked for; older ones live for as long as somebody holds them."""
 
@@ -83,7 +83,8 @@ class OpenBank:
         """Write what is still in memory and release the file. Closing twice is no error."""
         if self.closed:
             return
-        self._past = self._recaller = None
+        self._past = None
+        self.__dict__.pop("_recall", None)
         engine = self._engine
         try:
             engine.close()
@@ -134,14 +135,18 @@ class OpenBank:
         limits = self._engine.settings
         return redaction.redact_fields(fields, chosen, longest=max(limits.text_limit, limits.metadata_limit))
 
-    @property
+    def _policy(self, given: OnConflict | None, usual: OnConflict) -> OnConflict:
+        """What to do with a conflict: what the call says, else how the bank was opened, else its setting."""
+        if given is not None:
+            return cast("OnConflict", clean_policy("on_conflict", given))
+        return self._engine.settings.on_conflict or self._engine.setting(POLICY) or usual
+
+    @cached_property
     def _recall(self) -> Recaller:
         """Answers questions; loaded with the first one."""
-        if self._recaller is None:
-            from skep.recall.recaller import Recaller
+        from skep.recall.recaller import Recaller
 
-            self._recaller = Recaller(self._engine)
-        return self._recaller
+        return Recaller(self._engine)
 
     def _filter(self, **conditions: Any) -> Filter:
         """A checked filter; see `checked_filter`."""
@@ -177,8 +182,14 @@ class OpenBank:
         """True if a read may show an event: only if it may show every memory the event speaks of."""
         if sees is None:
             return True
-        found = [self._engine.get(subject) for subject in mentioned(event)]
-        return bool(found) and all(memory is not None and sees(memory) for memory in found)
+        named = mentioned(event)
+        found = self._known(named)
+        return bool(named) and all(name in found and sees(found[name]) for name in named)
+
+    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        """Those of some memories that are there, by id."""
+        found = {memory_id: self._engine.get(memory_id) for memory_id in memory_ids}
+        return {memory_id: memory for memory_id, memory in found.items() if memory is not None}
 
     def _write(self, body: Body, reason: str | None = None) -> Event:
         """Write one event, with the reason that the caller gave."""

@@ -28,8 +28,7 @@ from skep.validation import (
 if TYPE_CHECKING:
     from random import Random
 
-    from skep.bank.memory_bank import ExpandOptions
-    from skep.recall.recaller import Question
+    from skep.bank.memory_bank import ExpandOptions, MemoryBank
     from skep.retrieval.recall_config import Expand, RecallConfig
 
 
@@ -54,6 +53,16 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     def _repr_html_(self) -> str:
         rows = [(m.text, m.kind, m.status, f"{m.created:%Y-%m-%d}", m.id) for m in self.memories]
         return html_table(f"{len(self)} memories", ("memory", "kind", "status", "learnt", "id"), rows)
+
+
+def every(bank: MemoryBank, **conditions: Any) -> Iterator[Memory]:
+    """Every memory that meets the conditions of `find`, newest first."""
+    cursor: str | None = None
+    while True:
+        page = bank.find(**conditions, limit=1000, cursor=cursor)
+        yield from page
+        if (cursor := page.cursor) is None:
+            return
 
 
 class ReadVerbs(OpenBank):
@@ -146,7 +155,8 @@ class ReadVerbs(OpenBank):
         done, and of how many.
         """
         threshold = clean_number("threshold", threshold, 0.0, 1.0)
-        clean_call("contradiction_fn", contradiction_fn)
+        contradiction_fn = clean_call("contradiction_fn", contradiction_fn)
+        contradiction_fn = contradiction_fn or self._engine.settings.contradiction_fn
         clean_call("progress", progress)
         sees = self._sees(scope, include_shared)
         shared = sees is None or sees(_NOBODYS)
@@ -229,7 +239,7 @@ class ReadVerbs(OpenBank):
         """
         if rng is not None:
             _refuse_other(rng)
-        explain = clean_flag("explain", explain)
+        explain = explain is not False and clean_flag("explain", explain)
         share = clean_number("withhold", withhold, 0.0, 1.0)
         asking = Asking(
             scope, limit, kind, tags, domain, agent, include_shared, min_confidence, min_importance, since, until,
@@ -286,37 +296,17 @@ class ReadVerbs(OpenBank):
         """Check a question and have it answered; `more` holds the arguments of one of the verbs alone."""
         query = clean_text("query", query, self._engine.settings.text_limit)
         recaller = self._recall
-        deployed = recaller.deployed() if asking.preset is None else {}
         if reranker is not None:
             from skep.retrieval.rerankers import counted
 
             reranker = counted(clean_call("reranker", reranker))
         if as_of is not None:
-            then = msgspec.structs.asdict(asking) | {"limit": asking.most(deployed), "reranker": reranker}
+            limit = asking.most(recaller.deployed() if asking.preset is None else {})
+            then = msgspec.structs.asdict(asking) | {"limit": limit, "reranker": reranker}
             return getattr(self.as_of(clean_time("as_of", as_of)), verb)(query, **then, **more)
-        question = self._question(asking, deployed)
+        now = self._engine.now()
         answer: Any = recaller.answer if verb == "recall" else recaller.rank
-        return answer(query, question, self._engine.now(), reranker=reranker, **more)
-
-    def _question(self, asking: Asking, deployed: Mapping[str, Any]) -> Question:
-        """The checked form of a question but for its words; `deployed` is the config of the bank."""
-        preset = None if asking.preset is None else clean_text("preset", asking.preset, 100)
-        config = asking.config
-        if config is not None and not isinstance(config, dict):
-            _refuse_no_config(config)
-        limit = asking.most(deployed)
-        where = asking.where(self._engine.settings, self._engine.now(), deployed)
-        current = asking.valid_at is None
-        return self._recall.question(where, limit, preset, config, asking.expand, deployed, current=current)
-
-
-def _refuse_no_config(config: object) -> None:
-    from skep.retrieval.recall_config import RecallConfig
-
-    if not isinstance(config, Mapping | RecallConfig):
-        raise WrongTypeError(
-            f"config must be a mapping or a RecallConfig, got {type(config).__name__}", field="config"
-        )
+        return answer(query, recaller.asked(asking, now), now, reranker=reranker, **more)
 
 
 def _refuse_other(rng: object) -> None:

@@ -21,12 +21,12 @@ import msgspec
 
 from skep.config import Settings
 from skep.errors import InvalidInputError, WrongTypeError
-from skep.lifecycle.extract_facts import as_statement
 from skep.lifecycle.summarise import summary
 from skep.llm.budget import Spent
 from skep.model import STATUSES, Memory, Scope, ScopeLike
 from skep.runtime import lazy
 from skep.semantics.evidence import sentences, worth_keeping
+from skep.semantics.reported_speech import as_statement
 from skep.text.dates import spans
 from skep.text.terms import query_terms
 from skep.text.unanswered_sessions import is_unanswered

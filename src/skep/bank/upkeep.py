@@ -17,6 +17,7 @@ from skep.validation import (
     clean_flag,
     clean_id,
     clean_ids,
+    clean_lines,
     clean_mapping,
     clean_number,
     clean_scope,
@@ -102,6 +103,7 @@ class UpkeepVerbs(OpenBank):
         outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
+        steps: Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,
@@ -116,6 +118,8 @@ class UpkeepVerbs(OpenBank):
             task: What was to be done.
             outcome: `"success"` or `"failure"`, a truth value, or a grade from 0.0 to 1.0.
             used: Ids of the memories that were used; one alone may be given as it is.
+            steps: What was done, in order, one line each: `"run_tests(unit)"`, `"push(main) failed: refused"`. What the
+                steps of successes and failures tell is compared by `skep.agent.strategies`.
             metrics: Figures worth keeping.
             task_type: The kind of task, for recommending.
             domain: The field.
@@ -139,12 +143,17 @@ class UpkeepVerbs(OpenBank):
             )
         said, _ = self._cleaned({"text": task, "title": lesson}, True)
         task, lesson = said["text"], said["title"]
+
+        def redact(line: str) -> str:
+            return public_text("steps", self._cleaned({"text": line}, True)[0]["text"], limit)
+
         figures: Mapping[str, Any] = {} if metrics is None else clean_mapping("metrics", metrics)
         return learn(
             self._engine,
             public_text("task", task, limit),
-            success=success,
+            success=success if isinstance(success, bool) else float(success),
             used=clean_ids("used", used),
+            steps=[redact(line) for line in clean_lines("steps", steps)],
             metrics={k: clean_number(f"metrics.{k}", v, -1e300, 1e300) for k, v in figures.items()},
             task_type=None if task_type is None else public_text("task_type", task_type, 500),
             domain=None if domain is None else public_text("domain", domain, 500),
@@ -191,16 +200,9 @@ class UpkeepVerbs(OpenBank):
         from skep.lifecycle.learn import outcome_of
 
         sees = self._sees(scope, include_shared)
-        log = self._engine.log
         if memory_id is not None:
             self._seen(memory_id, sees)
-        events = log.outcomes() if memory_id is None else log.of(memory_id)
-        undone = voided(events)
-        return [
-            outcome_of(event)
-            for event in events
-            if event.kind == "outcome" and event.id not in undone and self._shown(event, sees)
-        ]
+        return [outcome_of(event) for event in self._outcome_events(memory_id) if self._shown(event, sees)]
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
         """Counts of outcomes: all, by success, by domain and by kind of task; with a scope, of that scope.
@@ -217,8 +219,7 @@ class UpkeepVerbs(OpenBank):
                 counts.update(event.body["redacted"])
         return dict(sorted(counts.items()))
 
-    @staticmethod
-    def _tallied(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    def _tallied(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         by_domain: dict[str, list[int]] = {}
         by_type: dict[str, list[int]] = {}
         for outcome in outcomes:
@@ -231,6 +232,7 @@ class UpkeepVerbs(OpenBank):
             "outcomes": len(outcomes),
             "successes": wins,
             "success_rate": wins / len(outcomes) if outcomes else None,
+            "trajectories": sum(bool(outcome.steps) for outcome in outcomes),
             "by_domain": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_domain.items())},
             "by_task_type": {name: {"successes": s, "of": n} for name, (s, n) in sorted(by_type.items())},
         }
@@ -243,14 +245,16 @@ class UpkeepVerbs(OpenBank):
         sees = self._sees(scope, include_shared)
         if sees is None:
             return found
-        memories = {effect.memory: self._engine.get(effect.memory) for effect in found}
-        return [
-            effect for effect in found if (memory := memories[effect.memory]) is not None and sees(memory)
-        ]
+        memories = self._known(effect.memory for effect in found)
+        return [one for one in found if one.memory in memories and sees(memories[one.memory])]
 
-    def _outcome_events(self) -> Sequence[Event]:
-        """Every outcome that was not undone, oldest first."""
-        return self._engine.log.outcomes()
+    def _outcome_events(self, memory_id: str | None = None) -> Sequence[Event]:
+        """Every outcome (in which a memory was used, if one is named) that was not undone, oldest first."""
+        if memory_id is None:
+            return self._engine.log.outcomes()
+        events = self._engine.log.of(memory_id)
+        undone = voided(events)
+        return [event for event in events if event.kind == "outcome" and event.id not in undone]
 
     def search_memory(
         self,

@@ -39,8 +39,10 @@ from skep.validation import (
     clean_id,
     clean_ids,
     clean_number,
+    clean_policy,
     clean_sources,
     clean_text,
+    is_blank,
     public_text,
     refuse_inverted,
     refuse_unknown,
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
     from skep.semantics.link_graph import Direction
 
 
-ON_CONFLICT = ("ignore", "warn", "supersede", "raise")
 _ITEM = (dict, Mapping)
 _FIELDS = dict.fromkeys(REMEMBER_KEYS).keys()
 _HOW = ("contradiction_fn", "on_conflict", "redact")
@@ -95,7 +96,7 @@ class WriteVerbs(OpenBank):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -126,8 +127,10 @@ class WriteVerbs(OpenBank):
                 exactly what this call says; its id, history and record stay.
             on_conflict: What to do when it contradicts or repeats what is stored: `ignore` does not look, `warn`
                 stores and reports, `supersede` replaces what is outdated and confirms what is repeated, `raise`
-                refuses. With an embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
-            contradiction_fn: Asked about pairs on which the built-in rules say nothing.
+                refuses. Without it, `Settings.on_conflict`, the bank's setting `conflict/policy`, or `warn`. With an
+                embedder that nobody can wait for (a service, an ONNX model), all go by words alone.
+            contradiction_fn: Asked about pairs on which the built-in rules say nothing; without it,
+                `Settings.contradiction_fn`.
             redact: What to take out first, from text, title, source, domain, tags and metadata; the kinds that were
                 found are in the result. True takes out what the bank's setting `redact/kinds` names, by default
                 secrets: keys, tokens, passwords. Or name kinds, such as `"email"`, `"personal"` or `"all"`. False takes
@@ -138,7 +141,7 @@ class WriteVerbs(OpenBank):
             "domain": domain,
             "agent": agent,
             "scope": scope,
-            "tags": tags or None,
+            "tags": None if is_blank(tags) else tags,
             "source": source,
             "confidence": confidence,
             "importance": importance,
@@ -149,7 +152,7 @@ class WriteVerbs(OpenBank):
             "valid_from": valid_from,
             "valid_to": valid_to,
             "ttl": ttl,
-            "evidence": evidence or None,
+            "evidence": None if is_blank(evidence) else evidence,
             "metadata": metadata,
             "key": key,
             "contradiction_fn": contradiction_fn,
@@ -158,8 +161,7 @@ class WriteVerbs(OpenBank):
         given = {"text": text, "kind": kind} | {
             key: value for key, value in said.items() if value is not None
         }
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
-        item = self._item(given, on_conflict)
+        item = self._item(given, self._policy(on_conflict, "warn"))
         result = self._writer.remember(
             self._engine,
             item.body,
@@ -172,13 +174,13 @@ class WriteVerbs(OpenBank):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         """Store many memories: texts, or mappings with the arguments of `remember`.
 
-        Every item is checked before the first is written. Conflicts are not looked for unless asked; `maintain`
-        finds them later at a fraction of the cost.
+        Every item is checked before the first is written. Conflicts are not looked for unless the call or the bank
+        asks for it (`Settings.on_conflict`, `conflict/policy`); `maintain` finds them later at a fraction of the cost.
 
         Args:
             items: What to remember. An item's own `on_conflict` goes before that of the call.
@@ -187,7 +189,7 @@ class WriteVerbs(OpenBank):
                 written one by one, each compared with all before it.
             progress: Called with what is done and what there is in all.
         """
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        policy = self._policy(on_conflict, "ignore")
         clean_call("progress", progress)
         from skep.runtime import gc_paused
 
@@ -195,7 +197,7 @@ class WriteVerbs(OpenBank):
         rest = iter(clean_items(items))
         while some := list(islice(rest, BULK)):
             with gc_paused():
-                self._check(some, on_conflict, checked)
+                self._check(some, policy, checked)
         return self._writer.remember_many(self._engine, checked, bulk=BULK, progress=progress)
 
     def _check(self, items: Sequence[Any], on_conflict: OnConflict, checked: list[Item]) -> None:
@@ -213,7 +215,7 @@ class WriteVerbs(OpenBank):
         if not (isinstance(given, dict) and given.keys() <= _FIELDS):
             refuse_unknown(given, _GIVEN)
             fields = dict(given)
-            policy = clean_choice("on_conflict", fields.pop("on_conflict", None) or on_conflict, ON_CONFLICT)
+            policy = clean_policy("on_conflict", fields.pop("on_conflict", None) or on_conflict)
             asks = clean_call("contradiction_fn", fields.pop("contradiction_fn", None))
             redact = fields.pop("redact", None)
             redact = True if redact is None else redact
@@ -224,7 +226,7 @@ class WriteVerbs(OpenBank):
         return self._writer.Item(
             body=body,
             on_conflict=policy,  # type: ignore[arg-type]
-            contradiction_fn=asks,
+            contradiction_fn=asks or self._engine.settings.contradiction_fn,
             redactions=tuple(redacted),
         )
 
@@ -366,7 +368,9 @@ class WriteVerbs(OpenBank):
         self._write(Evidence(memory=memory_id, sources=names, counts=None if counts == names else counts))
         return self._engine.memory(memory_id)
 
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
         """Erase memories for good, from rows, log, words, vectors, segments and the backups this bank made.
 
         Replicas erase them too when they next sync. Nothing brings them back.
@@ -375,14 +379,21 @@ class WriteVerbs(OpenBank):
         nor who confirmed, disputed or changed them, nor what supported them. What also speaks of something else stays
         there: the task of an outcome in which they were used, links and their ends, what they were merged with and the
         evidence that went over, and who forgot them.
+
+        Args:
+            memory_ids: Those that must go.
+            dry_run: Only say what would go.
+            derived: Erase also what may repeat them: facts, summaries and procedures that were derived from them, and
+                copies that were merged with them. Without it the receipt names those, and they stay.
         """
         ids = clean_ids("memory_ids", memory_ids)
         clean_flag("dry_run", dry_run)
+        clean_flag("derived", derived)
         if not ids:
             raise InvalidInputError("nothing to forget; pass the id of a memory", field="memory_ids")
         from skep.engine.engine import forget
 
-        return forget(self._engine, ids, dry_run=dry_run)
+        return forget(self._engine, ids, dry_run=dry_run, derived=derived)
 
 
 def clean_items(items: Any) -> Iterable[Any]:
@@ -393,7 +404,10 @@ def clean_items(items: Any) -> Iterable[Any]:
             " for a single memory use `remember`",
             field="items",
         )
-    return cast("Iterable[Any]", items)
+    try:
+        return iter(cast("Iterable[Any]", items))
+    except TypeError as error:  # an array without dimensions
+        raise WrongTypeError(f"items must be a list ({error})", field="items") from None
 
 
 def fields_of(item: object) -> Mapping[str, Any]:
@@ -408,15 +422,19 @@ def fields_of(item: object) -> Mapping[str, Any]:
 class LinkVerbs(OpenBank):
     """Link, unlink, neighbors, subgraph, path."""
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        """Link two memories; the same link twice is one link.
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        """Link two memories; the same link twice is one link. With `dangling`, `dst` need not be there (yet).
 
         The engine knows `related`, `refines`, `derived_from` (what is derived from something goes stale with it),
         `example_of`, `contradicts`, `updates` and `entails`; any other word may be a relation too.
         What replaces or repeats another is said with `supersede` and `merge`, and shows among the links.
         """
         self._engine.known(src, field="src")
-        self._engine.known(dst, field="dst")
+        dst = clean_id(dst, "dst")
+        if not clean_flag("dangling", dangling):
+            self._engine.known(dst, field="dst")
         if src == dst:
             raise InvalidInputError(
                 f"{src} cannot be linked to itself; pass two different memories", field="dst"
@@ -470,12 +488,10 @@ class LinkVerbs(OpenBank):
         distance, crossed = graph.walk(
             [memory_id], self._links_within(sees), rel=rel, direction=direction, depth=depth
         )
-        found = {i: self._engine.get(i) for i in distance if i != memory_id}
-        return Graph(
-            memories={i: m for i, m in found.items() if m is not None},
-            links=tuple(crossed),
-            dangling=tuple(i for i, m in found.items() if m is None),
-        )
+        others = [name for name in distance if name != memory_id]
+        found = self._known(others)
+        dangling = tuple(name for name in others if name not in found)
+        return Graph(memories=found, links=tuple(crossed), dangling=dangling)
 
     def subgraph(
         self,
@@ -491,7 +507,9 @@ class LinkVerbs(OpenBank):
         for memory_id in ids:
             self._seen(memory_id, sees)
         depth = clean_count("depth", depth, 0, 100)
-        return graph.graph_of(ids, self._links_within(sees), self._engine.get, depth=depth)
+        return graph.graph_of(
+            ids, self._links_within(sees), lambda name: self._known([name]).get(name), depth=depth
+        )
 
     def path(
         self,
@@ -527,8 +545,3 @@ class LinkVerbs(OpenBank):
 
     def _links_of(self, memory_id: str, rel: str | None, direction: Direction) -> list[Link]:
         return self._engine.links(memory_id, rel=rel, direction=direction)
-
-    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
-        """Those of the memories that are there, by id."""
-        found = {memory_id: self._engine.get(memory_id) for memory_id in memory_ids}
-        return {memory_id: memory for memory_id, memory in found.items() if memory is not None}

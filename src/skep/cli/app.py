@@ -73,6 +73,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "judge": ("maintain:judge", "Show the pairs that wait for a judge, or decide one."),
         "learn": ("maintain:learn", "Record how a task went and what was used."),
         "recommend": ("maintain:recommend", "Suggest what worked before for a task."),
+        "strategies": ("maintain:strategies", "What made tasks go well."),
         "stats": ("maintain:stats", "Show what outcomes say about memories."),
         "report": ("agent:report", "Tell on one page what memory was worth."),
         "redact": ("maintain:redact", "Show, try or set what is taken out before storing."),

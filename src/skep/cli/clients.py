@@ -225,6 +225,7 @@ def audit(path: Path, source: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.option("--bank", "bank_path", type=click.Path(), help="The bank file.")
+@click.option("--hive", "hive", metavar="FILE[#AGENT]", help="In place of a bank: an agent of a hive.")
 @click.option(
     "--profile",
     type=click.Choice(PROFILE_NAMES),
@@ -247,6 +248,7 @@ def mcp(
     ctx: click.Context,
     *,
     bank_path: str | None,
+    hive: str | None,
     profile: str,
     judge: str | None,
     http: bool,
@@ -261,7 +263,7 @@ def mcp(
     from skep.server.mcp.start import Plain, Serving, serve_plain
 
     outer = ctx.obj.get("bank") if isinstance(ctx.obj, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    chosen = bank_path or (outer if isinstance(outer, str) else None)
+    chosen = f"hive://{hive}" if hive else bank_path or (outer if isinstance(outer, str) else None)
     if not http:
         serve_plain(Plain(chosen, profile), {**os.environ, **({"SKEP_JUDGE": judge} if judge else {})})
         return

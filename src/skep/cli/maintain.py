@@ -73,6 +73,9 @@ def _often(_ctx: click.Context, _param: click.Parameter, seconds: float | None) 
     show_default=True,
     help="Let facts fade that nothing supports, and set aside those below 0.3; look at --dry-run first.",
 )
+@click.option(
+    "--halve", is_flag=True, help="A clear contradiction halves the confidence of both until it is decided."
+)
 @click.option("--gc-days", type=float, help="Let `prune` set aside what is older than this.")
 @click.option(
     "--cluster",
@@ -128,6 +131,7 @@ def maintain(
     reflect: bool,
     consolidate: str,
     decay: Literal["none", "days", "hours"],
+    halve: bool,
     gc_days: float | None,
     cluster: str,
     distil_command: str | None,
@@ -162,6 +166,7 @@ def maintain(
         steps=tuple(chosen),
         consolidate=consolidate,
         decay=decay,
+        halve=halve,
         gc_days=gc_days,
         cluster=cluster,
         max_tokens=max_tokens,
@@ -421,6 +426,9 @@ def _graded(outcome: str) -> str | float:
 @click.argument("task")
 @click.argument("outcome")
 @click.option("--used", multiple=True, help="The id of a memory that was used; may be repeated.")
+@click.option(
+    "--done", "steps", multiple=True, help="A step of the task, such as 'run_tests(unit)'; in order."
+)
 @click.option("--lesson", help="What was learnt, in words.")
 @click.option("--task-type", help="The kind of task.")
 @click.option("--domain", help="The field.")
@@ -432,6 +440,7 @@ def learn(
     task: str,
     outcome: str,
     used: tuple[str, ...],
+    steps: tuple[str, ...],
     lesson: str | None,
     task_type: str | None,
     domain: str | None,
@@ -459,6 +468,7 @@ def learn(
             task,
             _graded(outcome),
             used=used,
+            steps=steps,
             metrics=figures,
             task_type=task_type,
             domain=domain,
@@ -506,6 +516,37 @@ def recommend(
         click.echo(click.style(f"       {recommendation.why()}", dim=True))
     if not found:
         click.echo("no procedure is known yet; `skep learn` records outcomes", err=True)
+
+
+@click.command()
+@click.option("--task-type", help="Only this kind of task.")
+@click.option("--keep", "kept", is_flag=True, help="Make a procedure of each, which `skep recommend` offers.")
+@asked_scope
+@common
+def strategies(
+    task_type: str | None,
+    kept: bool,
+    scope: dict[str, str] | None,
+    include_shared: bool,  # noqa: ARG001 - analysis looks at what is shared, too
+    bank_path: str | None,
+    as_json: bool,
+) -> None:
+    """Show which tools and memories made tasks go well, and which did not, by kind of task."""
+    from skep.agent.strategies import analyse, keep
+
+    with open_bank(bank_path, create=False) as bank:
+        found = analyse(bank, task_type=task_type, scope=scope)
+        if kept:
+            keep(bank, found, scope=scope)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        click.echo(f"{click.style(each.text, bold=True)}  ({each.success_rate:.0%} of {each.outcomes})")
+        for part in each.parts:
+            click.echo(click.style(f"    {part.line()}", dim=True))
+    if not found:
+        click.echo("no outcome tells a strategy yet; see docs/how-to/learning.md", err=True)
 
 
 @click.command()

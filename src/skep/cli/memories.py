@@ -28,6 +28,7 @@ from skep.cli.app import (
     stage_line,
     when,
 )
+from skep.config import POLICIES
 from skep.embedding.remote import KEYS
 from skep.engine.embeddings import Progress
 from skep.errors import InvalidInputError
@@ -37,7 +38,7 @@ from skep.validation import CLEARED
 
 MARK = "\ufeff"
 """What some editors and shells put before the first line."""
-_ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
+_ON_CONFLICT = click.Choice(POLICIES)
 
 
 @click.command()
@@ -71,7 +72,9 @@ _ON_CONFLICT = click.Choice(["ignore", "warn", "supersede", "raise"])
     help="Take this kind out, and no other; `personal` and `all` are known, too; may be repeated.",
 )
 @click.option(
-    "--on-conflict", type=_ON_CONFLICT, default=None, help="Default: warn; ignore for standard input."
+    "--on-conflict",
+    type=_ON_CONFLICT,
+    help="Default: what `skep config --on-conflict` has set, else warn; ignore for standard input.",
 )
 @scope_options
 @common
@@ -116,7 +119,7 @@ def add(
         fields["scope"] = scope
     with open_bank(bank_path) as bank:
         if text not in (None, "-"):
-            result = bank.remember(text, on_conflict=on_conflict or "warn", **fields)  # type: ignore[arg-type]
+            result = bank.remember(text, on_conflict=on_conflict, **fields)  # type: ignore[arg-type]
             if as_json:
                 print_json(result)
                 return
@@ -145,7 +148,7 @@ def add(
             _told_where_it_stopped(progress) as counted,
             _told_which_line(list(items)),
         ):
-            policy: Any = on_conflict or "ignore"
+            policy: Any = on_conflict
             results = bank.remember_many(items.values(), on_conflict=policy, progress=counted)
         if as_json:
             print_json([result.memory.id for result in results])
@@ -251,8 +254,17 @@ def metadata_option(command: Any) -> Any:
 @metadata_option
 @click.option("--preset", help="A named way to rank.")
 @click.option("--config", metavar="JSON", help="Fields of a recall config that override the bank's.")
+@click.option(
+    "--bar",
+    type=click.Choice(["weak", "likely", "strong"]),
+    help="Nothing below this level; exit code 3 if nothing is left.",
+)
 @click.option("--include-superseded", is_flag=True, help="Also what was replaced or merged.")
 @click.option("--expand/--no-expand", default=None, help="Follow links from the hits, or not.")
+@click.option("--rel", "relations", multiple=True, help="Follow links of this kind; may be repeated.")
+@click.option("--depth", type=int, help="Follow links so many steps.")
+@click.option("--cap", type=int, help="Add at most so many memories by links.")
+@click.option("--decay", type=float, help="A linked memory scores this share of where the link came from.")
 @click.option("--explain", is_flag=True, help="Say why each was returned and what each stage did.")
 @click.option(
     "--reranker",
@@ -271,6 +283,7 @@ def search(
     ids_alone: bool,
     reranker: str | None,
     config: str | None,
+    bar: str | None,
     bank_path: str | None,
     as_json: bool,
     **options: Any,
@@ -278,8 +291,13 @@ def search(
     """Print the memories that fit QUERY, best first."""
     if ids_alone and explain:
         raise click.UsageError("--ids gives no memory to explain; leave --explain out")
-    if config is not None:
-        options["config"] = _object("--config", config)
+    if config is not None or bar is not None:
+        given = {} if config is None else _object("--config", config)
+        options["config"] = given if bar is None else {**given, "bar": bar}
+    walk = {name: options.pop(name) for name in ("relations", "depth", "cap", "decay")}
+    walk = {name: value for name, value in walk.items() if value is not None and value != ()}
+    if walk:
+        options["expand"] = walk
     if reranker is not None:
         options["reranker"] = _reranker(reranker)
     with open_bank(bank_path, create=False) as bank:
@@ -490,12 +508,14 @@ def _about(bank: Bank, subject: str) -> list[str]:
 @click.argument("memory_ids", nargs=-1)
 @click.option("--about", metavar="SUBJECT", help="Everything about this: a name, a user, a tag, a subject.")
 @click.option("--dry-run", is_flag=True, help="Say what would be erased, and erase nothing.")
+@click.option("--derived", is_flag=True, help="Also what was derived from them or merged with them.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common
 def forget(
     memory_ids: tuple[str, ...],
     about: str | None,
     dry_run: bool,
+    derived: bool,
     yes: bool,
     bank_path: str | None,
     as_json: bool,
@@ -522,14 +542,16 @@ def forget(
             raise click.exceptions.Exit(NOTHING_FOUND)
         if asks:
             click.confirm("Erase for good? Nothing brings it back.", abort=True, err=True)
-        receipt = bank.forget(ids, dry_run=dry_run)
+        receipt = bank.forget(ids, dry_run=dry_run, derived=derived)
     if as_json:
         print_json(receipt)
         return
     places = ", ".join(f"{place} {count}" for place, count in receipt.erased.items())
     click.echo(f"{'would erase' if dry_run else 'erased'}: {places}")
     for memory_id in receipt.derived:
-        click.echo(f"derived from it and now stale: {memory_id}", err=True)
+        click.echo(f"derived from it and now stale: {memory_id} (--derived erases it too)", err=True)
+    for memory_id in receipt.copies:
+        click.echo(f"merged with it and says the same: {memory_id} (--derived erases it too)", err=True)
     for copy in receipt.unreached:
         click.echo(f"not reached: {copy}", err=True)
 
@@ -570,11 +592,14 @@ def conflicts(memory_id: str | None, bank_path: str | None, as_json: bool, **opt
     help=f"How they relate: {', '.join(RELATIONS)}, or a word of your own.",
 )
 @click.option("--strength", type=float, default=1.0, show_default=True, help="How strongly, 0 to 1.")
+@click.option("--dangling", is_flag=True, help="DST need not be there (yet).")
 @common
-def link(src: str, dst: str, rel: str, strength: float, bank_path: str | None, as_json: bool) -> None:
+def link(
+    src: str, dst: str, rel: str, strength: float, dangling: bool, bank_path: str | None, as_json: bool
+) -> None:
     """Link the memory SRC to DST."""
     with open_bank(bank_path, create=False) as bank:
-        made = bank.link(src, dst, rel, strength)
+        made = bank.link(src, dst, rel, strength, dangling=dangling)
     print_json(made) if as_json else click.echo(f"{made.src} -{made.rel}-> {made.dst}")
 
 

@@ -253,9 +253,20 @@ def evaluate(
 ) -> None:
     """Measure CONFIG and save the result in the bank."""
 
+    from skep.tuning.deploy import advice
+
     with opened(folder, bank_path) as (workspace, bank):
-        result = measure(workspace, bank, config, workspace.eval_set(evals_name), split)
-    print_json(result) if as_json else click.echo(tuning_report.evaluation(result))
+        eval_set = workspace.eval_set(evals_name)
+        result = measure(workspace, bank, config, eval_set, split)
+    steps = advice(workspace, eval_set, result) if split == "tune" else ()
+    made_up = [each for each in workspace.findings if each.file == f"evals/{eval_set.name}.json"]
+    if as_json:
+        print_json({**msgspec.to_builtins(result), "advice": steps, "findings": made_up})
+    else:
+        click.echo(tuning_report.evaluation(result))
+        click.echo(
+            "\n" + "\n".join([each.line() for each in made_up] + [f"next: {step.line()}" for step in steps])
+        )
 
 
 @group.command()
@@ -369,9 +380,8 @@ def results(folder: str, bank_path: str | None, as_json: bool) -> None:
 @group.command()
 @click.argument("config")
 @click.option("--name", help="Name of the new config; default: auto-1, auto-2, …")
-@click.option("--trials", default=300, show_default=True, help="At most so many configs are tried.")
+@click.option("--trials", default=600, show_default=True, help="At most so many configs are tried.")
 @click.option("--seconds", default=40.0, show_default=True, help="No new trial is begun after so long.")
-@click.option("--seed", default=SEED, help="Makes the search repeatable.")
 @click.option("--deploy", "and_deploy", is_flag=True, help="Deploy the result if the gate lets it pass.")
 @evals_option
 @workspace_options
@@ -380,7 +390,6 @@ def autotune(
     name: str | None,
     trials: int,
     seconds: float,
-    seed: int,
     and_deploy: bool,
     evals_name: str | None,
     folder: str,
@@ -393,10 +402,10 @@ def autotune(
 
     with opened(folder, bank_path) as (workspace, bank):
         eval_set = workspace.eval_set(evals_name)
-        with _live_view() as live:
+        with progress_bar("searching") as progress:
             result = tune_workspace(
                 workspace, bank, workspace.config(config), eval_set,
-                name=name, seed=seed, trials=trials, seconds=seconds, live=live,
+                name=name, trials=trials, seconds=seconds, progress=progress,
             )  # fmt: skip
         verdict = judge(workspace, bank, result.config, eval_set, rng=rng())
         version = None
@@ -414,24 +423,6 @@ def autotune(
         click.echo(f"deployed as version {version.number}")
 
 
-@contextlib.contextmanager
-def _live_view() -> Generator[Callable[[Any], None]]:
-    """One line on the terminal that follows the search; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _live: None
-        return
-
-    values: list[float] = []
-
-    def show_line(live: Any) -> None:
-        values.append(max(live.value, values[-1] if values else live.value))
-        sys.stderr.write(f"\r{tuning_report.live(live, values):<110}")
-        sys.stderr.flush()
-
-    yield show_line
-    sys.stderr.write("\n")
-
-
 @group.command()
 @click.option("--name", default="harvest", show_default=True, help="Name of the eval set to write.")
 @click.option("--review", type=click.IntRange(min=1), help="Print so many queries and write nothing.")
@@ -440,7 +431,7 @@ def _live_view() -> Generator[Callable[[Any], None]]:
 def harvest(
     name: str, review: int | None, since: float | None, folder: str, bank_path: str | None, as_json: bool
 ) -> None:
-    """Turn recorded recalls and outcomes into an eval set. Nothing leaves this machine."""
+    """Turn recorded outcomes into an eval set. Nothing leaves this machine."""
     from skep.tuning.document_index import harvest as gather
     from skep.tuning.document_index import write
 
@@ -467,7 +458,8 @@ How to tune search, with files and commands alone
 The loop: read the figures, write a config, check it, measure it, compare it, deploy it. Repeat.
 
   skep tune fields                    which fields can be filtered, and their values
-  skep tune evaluate NAME             nUDCG, distractors and the rest, per query, on the tune split
+  skep tune evaluate NAME             nUDCG, distractors and the rest, per query, on the tune split; and what to
+                                      try next, as keys for a new config
   skep tune query TEXT --config NAME  one answer in detail: ranks per signal, flags, where it was cut and why
   (write configs/NEW.json; "extends": "NAME" keeps everything you do not state)
   skep tune validate NEW              every problem at once, each with a code and a fix
@@ -486,7 +478,8 @@ Facts
 - The tune split is yours to look at. Do not look at the holdout: the gate uses it, and only it.
 - What usually helps, in this order: filters that leave out categories that never answer; dynamic_k, to stop at
   the cliff; abstention.bar, to withhold weak results; fusion and weights; coverage.
-- distraction_detection flags results, it removes none. It needs method "hybrid".
+- distraction_detection flags results that share words and lie far behind in meaning; it removes none. It needs
+  method "hybrid". `evaluate` says how many distractors it finds, and how many relevant documents it hits.
 - `skep tune autotune NAME` runs this loop by itself and writes the config with a note of what mattered.
 - Nothing is deployed by editing configs/active.json: it is a copy.
 """

@@ -9,7 +9,7 @@ import click
 
 from skep.bank.bank import Bank
 from skep.cli.app import common, json_option, open_bank, outer_bank, print_json, progress_bar
-from skep.config import PROJECT_FOLDER, find_bank
+from skep.config import POLICIES, POLICY, PROJECT_FOLDER, find_bank
 from skep.integrations.anchor_check import LIMIT, report
 from skep.integrations.anchor_check import verify as check
 
@@ -58,9 +58,14 @@ def version(as_json: bool) -> None:
 
 
 @click.command()
+@click.option(
+    "--on-conflict",
+    type=click.Choice((*POLICIES, "usual")),
+    help="From now on do this where a memory contradicts or repeats what is stored, if the call does not say.",
+)
 @common
-def config(bank_path: str | None, as_json: bool) -> None:
-    """Show which bank is used here, why, and what is set in it; nothing is changed.
+def config(on_conflict: str | None, bank_path: str | None, as_json: bool) -> None:
+    """Show which bank is used here, why, and what is set in it.
 
     `skep init` makes a bank, `skep tune deploy` sets how to rank, `skep redact` what is taken out, `skep reembed` the
     model.
@@ -77,6 +82,9 @@ def config(bank_path: str | None, as_json: bool) -> None:
         else "the user's own"
     )  # fmt: skip
     found: dict[str, object] = {"bank": str(path), "chosen by": reason, "exists": path.is_file()}
+    if on_conflict is not None:
+        with open_bank(bank_path, create=False) as bank:
+            bank.set_setting(POLICY, None if on_conflict == "usual" else on_conflict)
     if path.is_file():
         with open_bank(bank_path, create=False, read_only=True) as bank:
             status = bank.status()
@@ -84,6 +92,7 @@ def config(bank_path: str | None, as_json: bool) -> None:
                 "memories": status.memories,
                 "embedder": status.embedder,
                 "recall": bank.setting(CONFIG_KEY) or "default",
+                "conflicts": bank.setting(POLICY) or "warn",
                 "taken out": list(redaction.kinds_of(bank.setting(redaction.SETTING))),
             }
     if as_json:

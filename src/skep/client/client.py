@@ -83,7 +83,7 @@ class Client(Remote):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -93,7 +93,7 @@ class Client(Remote):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         return self.call("remember_many", locals())
@@ -127,7 +127,9 @@ class Client(Remote):
     def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         return self.call("support", locals())
 
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
         return self.call("forget", locals())
 
     def get(self, memory_id: str) -> Memory:
@@ -237,7 +239,9 @@ class Client(Remote):
     ) -> list[Conflict]:
         return self.call("find_conflicts", locals())
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
         return self.call("link", locals())
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
@@ -303,6 +307,7 @@ class Client(Remote):
         outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
+        steps: Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,
@@ -405,7 +410,7 @@ class AsyncClient(AsyncRemote):
         evidence: Iterable[str] = (),
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         redact: bool | str | Iterable[str] = True,
     ) -> Remembered:
@@ -415,7 +420,7 @@ class AsyncClient(AsyncRemote):
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         return await self.call("remember_many", locals())
@@ -449,7 +454,9 @@ class AsyncClient(AsyncRemote):
     async def support(self, memory_id: str, sources: Iterable[str]) -> Memory:
         return await self.call("support", locals())
 
-    async def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
+    async def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
         return await self.call("forget", locals())
 
     async def get(self, memory_id: str) -> Memory:
@@ -561,7 +568,9 @@ class AsyncClient(AsyncRemote):
     ) -> list[Conflict]:
         return await self.call("find_conflicts", locals())
 
-    async def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
+    async def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
         return await self.call("link", locals())
 
     async def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
@@ -627,6 +636,7 @@ class AsyncClient(AsyncRemote):
         outcome: str | bool | float,
         *,
         used: str | Iterable[str] = (),
+        steps: Iterable[str] = (),
         metrics: Mapping[str, float] | None = None,
         task_type: str | None = None,
         domain: str | None = None,

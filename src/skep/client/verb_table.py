@@ -100,6 +100,7 @@ FORMS: Final[dict[str, Any]] = {
     "Mapping[str, Any] | None": dict[str, Any] | None,
     "Mapping[str, float] | None": dict[str, float] | None,
     "OnConflict": OnConflict,
+    "OnConflict | None": OnConflict | None,
     "Direction": Direction,
     "Any": Any,
     "RecallConfig | Mapping[str, object] | None": dict[str, Any] | None,

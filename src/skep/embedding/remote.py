@@ -20,8 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from skep.clock import Now, system_now
-from skep.embedding.calibration import Calibration, measure
-from skep.embedding.embedder import Embedder, Opener, open_embedder
+from skep.embedding.embedder import Calibration, Embedder, Opener, measure, open_embedder
 from skep.embedding.kept_connection import CONNECTIONS, Reply
 from skep.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError, EmbeddingError
 

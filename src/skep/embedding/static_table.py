@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from skep.embedding.calibration import Calibration
+from skep.embedding.embedder import Calibration
 from skep.embedding.wordpiece import WordPiece, split_words
 from skep.errors import ConfigError, EmbedderUnavailableError
 

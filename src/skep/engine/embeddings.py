@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from skep import runtime
 from skep.clock import Now
 from skep.config import Settings
-from skep.embedding.calibration import Calibration, sampled
-from skep.embedding.embedder import Embedder, Opener, checked, guarded, open_embedder, spec_of
+from skep.embedding.embedder import (
+    Calibration,
+    Embedder,
+    Opener,
+    checked,
+    guarded,
+    open_embedder,
+    sampled,
+    spec_of,
+)
 from skep.embedding.embedding_queue import Pending
 from skep.errors import (
     BusyError,
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.embedding.embedding_queue import EmbedWorker
+    from skep.storage.queries import Present
 
 
 OUTAGE_SECONDS = 30.0
@@ -222,9 +231,9 @@ class Embeddings:
         embedder = self.for_space(space) if space is not None else None
         return not (embedder or self.embedder).instant
 
-    @property
-    def waits(self) -> bool:
-        """True where a question may have to wait for its vector."""
+    def ready(self) -> bool:
+        """Get ready for a question, before anything is held; True where that may have to wait for its vector."""
+        self.before_reading()
         old = self._old
         return not self.embedder.instant or (old is not None and old[1] is not None and not old[1].instant)
 
@@ -235,7 +244,8 @@ class Embeddings:
     def asked(self, text: str) -> Asked:
         """The vector of a query in the active space, or why the question goes by words. Never raises."""
         self.before_reading()
-        space = self.store.active_space()
+        present = self.store.present()
+        space = present.active
         if space is None:
             said = self.outages.now(UNNAMED)
             return Asked(None, _words_alone(said), passing=True) if said else Asked(None)
@@ -245,16 +255,17 @@ class Embeddings:
                 None, f"{_words_alone(self.absence(space))}; until `skep reembed` has changed the model"
             )
         found = self._ask(embedder, space, text)
-        note = "" if found.vector is None else self.progress()
+        note = "" if found.vector is None else self._progress(present)
         return found._replace(reason=note, passing=True) if note else found
 
-    def progress(self) -> str:
+    def _progress(self, present: Present) -> str:
         """A note on what the model has not read yet, and what stands in for it; empty where it has read everything."""
-        active, building = self.store.active_space(), self.store.building_space()
+        active = present.active
+        building = next((space for space in present.spaces if space.state == "building"), None)
         if building is not None and active is not None:
             left = self.store.vectors.waiting(building.number)
             return f"{_memories(left)} {NOT_READ} {building.name} yet; {active.name} answers until then"
-        if active is None or self.embedder.instant or not self.store.vectors.any_waiting(active.number):
+        if active is None or self.embedder.instant or not present.waiting:
             return ""
         left = self.store.vectors.waiting(active.number)
         stand_in = "words and rough vectors" if hasattr(self.for_space(active), "draft") else "words"
@@ -352,10 +363,14 @@ class Embeddings:
             self._scales[name] = sampled(embedder.calibrate)
         return self._scales[name]
 
+    def scale(self) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+        """The map from raw cosines of the active space to the common scale; nan stays nan."""
+        embedder = self._scale_of()
+        return (lambda cosines: cosines) if embedder is None else self._scale(embedder).many
+
     def calibrate_many(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """Raw cosines of the active space on the common scale; nan stays nan."""
-        embedder = self._scale_of()
-        return cosines if embedder is None else self._scale(embedder).many(cosines).astype("f4", copy=False)
+        return self.scale()(cosines)
 
     def in_place(self, texts: Sequence[str], spaces: Sequence[Space]) -> Mapping[int, Made]:
         """Vectors of new texts, for each space whose embedder makes them at once; drafts where it can only do that.
@@ -453,10 +468,10 @@ class Embeddings:
         if self.store.read_only:
             return
         if self._fingerprint is None:  # its service is asked for it while nothing is held
-            for space in self.store.spaces():
+            for space in self.store.present().spaces:
                 self.for_space(space)
         with self.store.lock, self._lock:
-            for space in self.store.spaces():
+            for space in self.store.present().spaces:
                 worker = self._workers.get(space.number)
                 if worker is None:
                     embedder = self.for_space(space)
@@ -558,7 +573,9 @@ class Waiting:
         """See `Source`. Looking costs no write; a space that was given up has nothing any more."""
         if self._store.vectors.due(self._space.number, now):
             return self._claim(limit, now)
-        space = next((space for space in self._store.spaces() if space.number == self._space.number), None)
+        space = next(
+            (space for space in self._store.present().spaces if space.number == self._space.number), None
+        )
         if space is None:
             return None
         if space.state == "building" and not self._store.vectors.waiting(space.number):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ from skep.embedding.embedder import Embedder, Opener, open_embedder
 from skep.engine.embeddings import Embeddings
 from skep.errors import BusyError, DiskFullError, ForgottenError, NotFoundError, SkepError, VersionError
 from skep.events import VERSIONED, mentioned, voided
-from skep.model import Event, Memory, Receipt
+from skep.model import Event, Link, Memory, Receipt
 from skep.storage.event_log import Log, scrubbed_body
 from skep.storage.sqlite_store import SqliteStore
 from skep.storage.store import Plan, Store
@@ -95,16 +95,16 @@ class Engine:
             store.stale_memories,
             store.changed_memories,
         )
-        self.forgotten = store.forgotten
+        self.forgotten, self.scopes = store.forgotten, store.scopes
         self.is_forgotten, self.rows_of, self.few_of_scope = (
             store.is_forgotten,
             store.rows_of,
             store.few_of_scope,
         )
-        self.scopes = store.scopes
         self.admitted, self.admitted_ids, self.around = store.admitted, store.admitted_ids, store.around
         self.texts_of, self.use_counts, self.trust_of = store.texts_of, store.use_counts, store.trust_of
-        self.links, self.links_to, self.link_sources = store.links, store.links_to, store.link_sources
+        self.links, self.links_to, self.judged = store.links, store.links_to, store.judged
+        self.ids_of, self.present, self.link_sources = store.ids_of, store.present, store.link_sources
         self.heirs, self.contradicted, self.replaced_by = store.heirs, store.contradicted, store.replaced_by
         self.setting, self.settings_of, self.successor = store.setting, store.settings_of, store.successor
         self.settings_under, self.mark, self.set_mark = store.settings_under, store.mark, store.set_mark
@@ -112,8 +112,8 @@ class Engine:
         self.note, self.set_note = store.note, store.set_note
         self.head, self.last_seq, self.turn = store.head, store.last_seq, store.turn
         self.position, self.data_version, self.identity = store.position, store.data_version, store.identity
-        self.next_boundary = store.next_boundary
-        self.active_space, self.building_space = store.active_space, store.building_space
+        self.next_boundary, self.active_space = store.next_boundary, store.active_space
+        self.building_space = store.building_space
         self.waiting, self.readings = store.vectors.waiting, store.readings
         self.apply, self.copy_to_memory, self.copy_to = store.apply, store.copy_to_memory, store.copy_to
         self.backup, self.backups, self.drop_backup = store.backup, store.backups, store.drop_backup
@@ -396,18 +396,50 @@ COPY_SECONDS = 5.0
 """Seconds that a copy is waited for that somebody else writes to."""
 
 
-def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) -> Receipt:
+LinksOf = Callable[[str], Iterable[Link]]
+"""The links that touch a memory."""
+
+
+def derived_from(links_of: LinksOf, memory_ids: Sequence[str]) -> tuple[str, ...]:
+    """Memories that were derived from these and may repeat them."""
+    links = [link for memory_id in memory_ids for link in links_of(memory_id) if link.dst == memory_id]
+    found = dict.fromkeys(link.src for link in links if link.rel == "derived_from")
+    return tuple(name for name in found if name not in memory_ids)
+
+
+def copies_of(links_of: LinksOf, memory_ids: Sequence[str]) -> tuple[str, ...]:
+    """Memories that say the same as these: merged with them, in either direction."""
+    links = [link for memory_id in memory_ids for link in links_of(memory_id)]
+    found = dict.fromkeys(end for link in links if link.rel == "duplicate_of" for end in (link.src, link.dst))
+    return tuple(name for name in found if name not in memory_ids)
+
+
+def repeating(links_of: LinksOf, memory_ids: Iterable[str], goes: Callable[[str], bool]) -> list[str]:
+    """The memories, and of all that may repeat them, by whatever chain, those that may go."""
+    found = dict.fromkeys(memory_ids)
+    waiting = list(found)
+    while waiting:
+        more = dict.fromkeys((*derived_from(links_of, waiting), *copies_of(links_of, waiting)))
+        waiting = [i for i in more if i not in found and goes(i)]
+        found |= dict.fromkeys(waiting)
+    return list(found)
+
+
+def forget(
+    engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False, derived: bool = False
+) -> Receipt:
     """Erase memories for good; nothing brings them back, no replica and no undo."""
+    if derived:
+        memory_ids = repeating(engine.links, memory_ids, lambda i: engine.get(i) is not None)
     erased_before = [i for i in memory_ids if engine.store.is_forgotten(i)]
     engine.known(*(i for i in memory_ids if i not in erased_before))
-    derived = _derived(engine, memory_ids)
-    copies = _copies(engine, memory_ids)
+    named, copies = derived_from(engine.links, memory_ids), copies_of(engine.links, memory_ids)
     if dry_run:
         return Receipt(
             memories=tuple(memory_ids),
             erased=_would_erase(engine, memory_ids),
             dry_run=True,
-            derived=derived,
+            derived=named,
             copies=copies,
         )
     with engine.store.writing():  # what replaced what is looked at and passed on at one moment
@@ -429,7 +461,7 @@ def forget(engine: Engine, memory_ids: Sequence[str], *, dry_run: bool = False) 
         memories=tuple(memory_ids),
         erased=erased,
         event=events[-1].id,
-        derived=derived,
+        derived=named,
         copies=copies,
         unreached=tuple(unreached),
     )
@@ -485,14 +517,6 @@ def clean_derived(engine: Engine, rows: Sequence[int]) -> int:
     return rewritten
 
 
-def _derived(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for memory_id in memory_ids:
-        for link in engine.store.links(memory_id, rel="derived_from", direction="in"):
-            found[link.src] = None
-    return tuple(name for name in found if name not in memory_ids)
-
-
 def _would_erase(engine: Engine, memory_ids: Sequence[str]) -> dict[str, int]:
     store = engine.store
     rows = store.rows_of(memory_ids)
@@ -510,15 +534,6 @@ def _would_erase(engine: Engine, memory_ids: Sequence[str]) -> dict[str, int]:
         "links": sum(len(store.links(memory_id, direction="out")) for memory_id in memory_ids),
         "backups": sum(path.exists() for path in store.backups()),
     }
-
-
-def _copies(engine: Engine, memory_ids: Sequence[str]) -> tuple[str, ...]:
-    """Memories that say the same: merged with what is erased, in either direction."""
-    found: dict[str, None] = {}
-    for memory_id in memory_ids:
-        for link in engine.store.links(memory_id, rel="duplicate_of"):
-            found[link.dst if link.src == memory_id else link.src] = None
-    return tuple(name for name in found if name not in memory_ids)
 
 
 def forget_in_backups(engine: Engine, memory_ids: Sequence[str]) -> tuple[int, list[str]]:

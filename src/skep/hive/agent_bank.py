@@ -2,13 +2,13 @@
 
 Reading asks the hive. Writing goes to the agent's home bank; new memories pass the gateway first, and every change is
 then sent to all members that hold a copy. What the gateway rejects stays with its author, in a private bank. It
-implements `MemoryBank` by delegation: to the home bank, to the members, and to `Figures` for what is counted over the
-whole hive.
+implements `MemoryBank` by delegation: to the home bank, to the members, and to `WholeHive` for reading.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,16 +16,19 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.bank.bank_file import clean_events
-from skep.bank.read import Page
-from skep.bank.write import ON_CONFLICT, clean_items, fields_of
+from skep.bank.read import Page, every
+from skep.bank.write import clean_items, fields_of
+from skep.confidence import said
+from skep.config import POLICY
+from skep.engine.engine import copies_of, derived_from, repeating
 from skep.errors import AccessError, ConflictError, ForgottenError, InvalidInputError, NotFoundError
 from skep.events import Propose, plan, subjects_of
 from skep.filters import Filter, checked_filter
 from skep.hive.gateway import Decision
 from skep.hive.hive_recall import Answer, HiveRecaller
-from skep.hive.hive_statistics import Figures, HiveStatus, Sees
 from skep.hive.member_set import SEATS
 from skep.hive.traces import tracer
+from skep.hive.whole_hive import HiveStatus, WholeHive
 from skep.model import (
     Conflict,
     Event,
@@ -43,7 +46,6 @@ from skep.model import (
 )
 from skep.recall.recaller import Recaller
 from skep.replication.signatures import REGISTERS, acting
-from skep.semantics import link_graph
 from skep.semantics.conflict_policy import draft as drafted
 from skep.semantics.find_conflicts import refused, repeats, replaces
 from skep.validation import (
@@ -51,11 +53,10 @@ from skep.validation import (
     body_of,
     clean_call,
     clean_choice,
-    clean_count,
     clean_id,
     clean_ids,
+    clean_policy,
     clean_sources,
-    clean_text,
     clean_time,
 )
 
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from skep.lifecycle.judge import Case
     from skep.lifecycle.learn import Effect, Learned, Recommendation
     from skep.lifecycle.maintenance_run import MaintainReport
-    from skep.llm.language_model import LLM
     from skep.recall.memory_stream import Stream
     from skep.semantics.conflict_policy import Item
 
@@ -113,7 +113,7 @@ class AgentBank:
         self.home = hive.member_of(name)
         self.private: Bank | None = hive.members.private_of(name)
         """The bank that only this agent sees; None while nothing was rejected."""
-        self._asker: tuple[bool, Bank] | None = None
+        self._asker: tuple[bool, WholeHive] | None = None
 
     @property
     def engine(self) -> Engine:
@@ -144,19 +144,13 @@ class AgentBank:
         return self.private is None and self.hive.plain
 
     @property
-    def _reader(self) -> Bank:
-        """The home bank with a recaller that asks the whole hive."""
+    def _reader(self) -> WholeHive:
+        """The whole hive, to read from."""
         if self._asker is None or self._asker[0] != self.alone:
-            engine = self.engine
-            asking = self.hive.asking(lambda: self.private)
-            reader = Bank(engine)
-            reader._recaller = HiveRecaller(engine, asking, Recaller(engine) if self.alone else None)  # pyright: ignore[reportPrivateUsage]
-            self._asker = (self.alone, reader)
+            hive, alone = self.hive, Recaller(self.engine) if self.alone else None
+            recaller = HiveRecaller(self.engine, hive, lambda: hive.scatter(self.private), alone=alone)
+            self._asker = (self.alone, WholeHive(self, recaller))
         return self._asker[1]
-
-    @property
-    def _figures(self) -> Figures:
-        return Figures(self.hive, self)
 
     # Writing
 
@@ -164,38 +158,17 @@ class AgentBank:
         self,
         text: str,
         *,
-        on_conflict: OnConflict = "warn",
+        on_conflict: OnConflict | None = None,
         contradiction_fn: Callable[[Memory, Memory], bool] | None = None,
         **fields: Any,
     ) -> Promoted:
         """Learn something, and share it if the gateway agrees; the arguments are those of `Bank.remember`."""
         said = {"text": text, "contradiction_fn": contradiction_fn, **fields}
-        return self._remembered(self._draft(said, clean_choice("on_conflict", on_conflict, ON_CONFLICT)))
+        return self._remembered(self._draft(said, self._policy(on_conflict, "warn")))
 
-    def add(
-        self,
-        messages: str | Sequence[Mapping[str, str]],
-        *,
-        user_id: str | None = None,
-        run_id: str | None = None,
-        source: str = "conversation",
-        llm: LLM | None = None,
-        redact: bool | str | Iterable[str] = "secrets",
-    ) -> Taught:
-        """Learn from a conversation; as `Bank.add`, in this agent's name."""
-        from skep.bank.told_facts import teach, turns_of
-
-        scope = {key: value for key, value in (("user", user_id), ("session", run_id)) if value is not None}
-        return teach(
-            self,
-            turns_of(messages),
-            clean_text("source", source, 500),
-            llm=llm,
-            summed_up=False,
-            now=self.hive.now(),
-            scope=scope or None,
-            redact=redact,
-        )
+    def add(self, messages: str | Sequence[Mapping[str, str]], **options: Any) -> Taught:
+        """Learn from a conversation, in this agent's name; see `Bank.add`."""
+        return Bank.add(cast("Bank", self), messages, **options)  # all of it goes through verbs
 
     def _remembered(self, new: _Draft) -> Promoted:
         """Do with a draft what its policy and the gateway say."""
@@ -289,7 +262,8 @@ class AgentBank:
         """The memory in which another agent says exactly the same: one content is one memory with several witnesses."""
         for conflict in conflicts:
             known = conflict.existing
-            if known.agent != self.name and known.scope == draft.scope and _said(known) == _said(draft):
+            alike = (known.kind, known.scope) == (draft.kind, draft.scope) and said(known) == said(draft)
+            if known.agent != self.name and alike:
                 return known
         return None
 
@@ -334,16 +308,16 @@ class AgentBank:
         self,
         items: Iterable[str | Mapping[str, Any]],
         *,
-        on_conflict: OnConflict = "ignore",
+        on_conflict: OnConflict | None = None,
         progress: Progress | None = None,
     ) -> list[Remembered]:
         """Learn many things; each passes the gateway, and copies are sent in bulk."""
-        clean_choice("on_conflict", on_conflict, ON_CONFLICT)
+        policy = self._policy(on_conflict, "ignore")
         clean_call("progress", progress)
         drafts: list[_Draft] = []
         for item in clean_items(items):
             try:
-                drafts.append(self._draft(fields_of(item), on_conflict))
+                drafts.append(self._draft(fields_of(item), policy))
             except InvalidInputError as error:
                 error.args = (f"item {len(drafts)}: {error}",)
                 raise
@@ -510,20 +484,40 @@ class AgentBank:
             raise AccessError(f"{self.name} may not decide about {memory.id}, which {memory.agent} wrote")
         return self.hive.approve(proposal)
 
-    def forget(self, memory_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
-        """Erase memories for good, from every member of the hive."""
+    def forget(
+        self, memory_ids: str | Iterable[str], *, dry_run: bool = False, derived: bool = False
+    ) -> Receipt:
+        """Erase memories for good, from every member of the hive.
+
+        With `derived`, also what was derived from them or merged with them and is this agent's to forget.
+        """
         ids = clean_ids("memory_ids", memory_ids)
-        if (
-            not dry_run and self._holding(*ids) is not self.private
-        ):  # what they replaced is passed on from here
+        private = self.private if self._holding(*ids) is self.private else None
+        links_of = self.hive.members.links_of if private is None else private.engine.links
+        if derived:
+            ids = repeating(links_of, ids, self._may_forget)
+        named, copies = derived_from(links_of, ids), copies_of(links_of, ids)
+        if private is None and not dry_run:  # what they replaced is passed on from here
             self._adopt_replaced(ids)
         with self._reaching(*ids) as bank:
-            return bank.forget(ids, dry_run=dry_run)
+            receipt = bank.forget(ids, dry_run=dry_run)
+        return msgspec.structs.replace(receipt, derived=named, copies=copies)
 
-    def link(self, src: str, dst: str, rel: str = "related", strength: float = 1.0) -> Link:
-        """Link two memories, everywhere."""
-        with self._reaching(src=src, dst=dst) as bank:
-            return bank.link(src, dst, rel, strength)
+    def _may_forget(self, memory_id: str) -> bool:
+        if self.private is not None and _holds(self.private, memory_id):
+            return True
+        found = self.hive.members.memory(memory_id)
+        return found is not None and self.hive.rights.allows(self.name, "forget", found.agent)
+
+    def link(
+        self, src: str, dst: str, rel: str = "related", strength: float = 1.0, *, dangling: bool = False
+    ) -> Link:
+        """Link two memories, everywhere. With `dangling`, `dst` need not be there (yet)."""
+        ends = (
+            {"src": src} if dangling and self.home.bank.engine.get(dst) is None else {"src": src, "dst": dst}
+        )
+        with self._reaching(**ends) as bank:
+            return bank.link(src, dst, rel, strength, dangling=dangling)
 
     def unlink(self, src: str, dst: str, rel: str | None = None) -> int:
         """Remove the links from one memory to another, everywhere."""
@@ -543,6 +537,11 @@ class AgentBank:
             self._adopt_replaced(subjects_of(event))
         with self._reaching() as bank:
             return bank.undo(event_id, reason)
+
+    def _policy(self, given: OnConflict | None, usual: OnConflict) -> OnConflict:
+        """What to do with a conflict: what the call says, else the setting of the hive."""
+        chosen = given or self.setting(POLICY) or usual
+        return cast("OnConflict", clean_policy("on_conflict", chosen))
 
     def set_setting(self, key: str, value: Any) -> Event:
         """Keep a value in the hive; the registers of the hive itself are not an agent's to write."""
@@ -631,15 +630,7 @@ class AgentBank:
         """The scopes there are, and how many current memories are of each; see `Bank.scopes`."""
         if self.alone:
             return self.home.bank.scopes(scope, include_shared=include_shared)
-        from collections import Counter
-
-        found: Counter[Scope] = Counter()
-        cursor: str | None = None
-        while True:
-            page = self.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
-            found.update(memory.scope for memory in page)
-            if (cursor := page.cursor) is None:
-                return dict(found)
+        return dict(Counter(m.scope for m in every(self, scope=scope, include_shared=include_shared)))
 
     def history(self, memory_id: str | None = None, **options: Any) -> list[Event]:
         """The events of a memory, wherever it is; without an id, the latest events at home."""
@@ -661,126 +652,43 @@ class AgentBank:
 
     # Links
 
-    def neighbors(
-        self,
-        memory_id: str,
-        rel: str | None = None,
-        direction: link_graph.Direction = "both",
-        depth: int = 1,
-        *,
-        scope: ScopeLike | None = None,
-        include_shared: bool = False,
-    ) -> Graph:
+    def neighbors(self, memory_id: str, *args: Any, **options: Any) -> Graph:
         """The memories within some links of one, wherever they are, and the links; see `Bank.neighbors`."""
-        sees = self._figures.sees(scope, include_shared)
-        self._figures.shown_memory(memory_id, sees)
-        depth = clean_count("depth", depth, 1, 100)
-        rel = None if rel is None else clean_text("rel", rel, self.engine.settings.label_limit)
-        distance, crossed = link_graph.walk(
-            [memory_id], self._links_within(sees), rel=rel, direction=direction, depth=depth
-        )
-        others = [name for name in distance if name != memory_id]
-        found = self.known(others)
-        return Graph(
-            memories=found, links=tuple(crossed), dangling=tuple(name for name in others if name not in found)
-        )
+        return self._reader.neighbors(memory_id, *args, **options)
 
-    def subgraph(
-        self,
-        memory_ids: Iterable[str],
-        depth: int = 1,
-        *,
-        scope: ScopeLike | None = None,
-        include_shared: bool = False,
-    ) -> Graph:
-        """Memories, their surroundings, and the links among them, wherever they are."""
-        sees = self._figures.sees(scope, include_shared)
-        ids = clean_ids("memory_ids", memory_ids)
-        for memory_id in ids:
-            self._figures.shown_memory(memory_id, sees)
-        depth = clean_count("depth", depth, 0, 100)
-        return link_graph.graph_of(
-            ids, self._links_within(sees), lambda name: self.known([name]).get(name), depth=depth
-        )
+    def subgraph(self, memory_ids: Iterable[str], depth: int = 1, **options: Any) -> Graph:
+        """Memories, their surroundings, and the links among them, wherever they are; see `Bank.subgraph`."""
+        return self._reader.subgraph(memory_ids, depth, **options)
 
-    def path(
-        self,
-        a: str,
-        b: str,
-        max_depth: int = 6,
-        *,
-        scope: ScopeLike | None = None,
-        include_shared: bool = False,
-    ) -> list[Link]:
-        """The fewest links that lead from one memory to another, wherever they are."""
-        sees = self._figures.sees(scope, include_shared)
-        self._figures.shown_memory(clean_id(a, "a"), sees)
-        self._figures.shown_memory(clean_id(b, "b"), sees)
-        max_depth = clean_count("max_depth", max_depth, 0, 100)
-        return link_graph.shortest_path(a, b, self._links_within(sees), max_depth=max_depth)
-
-    def _links_within(self, sees: Sees | None) -> link_graph.LinksOf:
-        """The links of a memory that lead to what may be shown."""
-
-        def links_of(memory_id: str, rel: str | None, direction: link_graph.Direction) -> list[Link]:
-            links = self.links_of(memory_id, rel, direction)
-            if sees is None:
-                return links
-            ends = self.known({link_graph.other_end(link, memory_id) for link in links})
-            return [
-                link
-                for link in links
-                if (end := ends.get(link_graph.other_end(link, memory_id))) is not None and sees(end)
-            ]
-
-        return links_of
-
-    def links_of(
-        self, memory_id: str, rel: str | None = None, direction: link_graph.Direction = "both"
-    ) -> list[Link]:
-        """The links of one memory, wherever they are kept."""
-        found = dict.fromkeys(self.engine.links(memory_id, rel=rel, direction=direction))
-        for link in self.hive.members.links_of(memory_id):
-            outward, inward = link.src == memory_id, link.dst == memory_id
-            right = {"out": outward, "in": inward}.get(direction, outward or inward)
-            if right and rel in (None, link.rel):
-                found[link] = None
-        return list(found)
-
-    def known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
-        """Those of some memories that anybody has, by id."""
-        ids = tuple(memory_ids)
-        engines = [self.engine] if self.private is None else [self.private.engine, self.engine]
-        here = {
-            name: memory for engine in engines for name in ids if (memory := engine.get(name)) is not None
-        }
-        return here | self.hive.members.memories([name for name in ids if name not in here])
+    def path(self, a: str, b: str, max_depth: int = 6, **options: Any) -> list[Link]:
+        """The fewest links that lead from one memory to another, wherever they are; see `Bank.path`."""
+        return self._reader.path(a, b, max_depth, **options)
 
     # The whole hive in figures, and the home bank as a whole
 
     def find_conflicts(self, memory_id: str | None = None, **options: Any) -> list[Conflict]:
         """Duplicates, contradictions and updates in the whole hive; see `Bank.find_conflicts`."""
-        return self._figures.find_conflicts(memory_id, **options)
+        return self._reader.find_conflicts(memory_id, **options)
 
     def recommend(self, task: str, k: int = 3, **options: Any) -> list[Recommendation]:
         """The strategies that worked for tasks like this one, whoever learnt them; see `Bank.recommend`."""
-        return self._figures.recommend(task, k, **options)
+        return self._reader.recommend(task, k, **options)
 
     def outcomes(self, memory_id: str | None = None, **options: Any) -> list[Outcome]:
         """The outcomes of the whole hive, oldest first; see `Bank.outcomes`."""
-        return self._figures.outcomes(memory_id, **options)
+        return self._reader.outcomes(memory_id, **options)
 
     def stats(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> dict[str, Any]:
         """Outcomes of the whole hive, counted; see `Bank.stats`. `completeness` says how much was heard."""
-        return self._figures.stats(scope, include_shared=include_shared)
+        return self._reader.stats(scope=scope, include_shared=include_shared)
 
     def utility(self, *, scope: ScopeLike | None = None, include_shared: bool = False) -> list[Effect]:
         """The effect on success of memories that were sometimes withheld, in the whole hive; see `Bank.utility`."""
-        return self._figures.utility(scope, include_shared=include_shared)
+        return self._reader.utility(scope=scope, include_shared=include_shared)
 
     def status(self) -> HiveStatus:
         """Counts and sizes of the whole hive, each memory once; path, actor and schema are those of the home bank."""
-        return self._figures.status()
+        return self._reader.status()
 
     def pending_judgements(self) -> list[Case]:
         """Pairs of memories at home that rules could not decide on."""
@@ -811,11 +719,6 @@ class AgentBank:
 
 if TYPE_CHECKING:
     _promise: type[MemoryBank] = AgentBank
-
-
-def _said(memory: Memory) -> tuple[str, ...]:
-    """Kind, title and text of a memory without differences of case and spaces."""
-    return tuple(" ".join(text.casefold().split()) for text in (memory.kind, memory.title or "", memory.text))
 
 
 def _holds(bank: Bank, memory_id: str) -> bool:

@@ -18,18 +18,17 @@ import secrets
 import threading
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 
 from skep.clock import Now, system_now
-from skep.errors import InvalidInputError, MissingExtraError, SyncError
+from skep.errors import InvalidInputError, SyncError
 from skep.hive import messages as said
+from skep.hive.bus.bus import safe_part
 from skep.hive.messages import Envelope, Frame, decode, encode
 from skep.model import Scope
-
-if TYPE_CHECKING:
-    from nacl.signing import SigningKey
+from skep.replication.signatures import Signer, verified
 
 Operation = Literal["recall", "answer", "write", "forget", "join"]
 """Asking; answering others' questions; sending events; erasing; joining and leaving."""
@@ -90,13 +89,13 @@ class Issuer:
     """Signs tokens. Its seed is the hive's secret; its public key is in every manifest."""
 
     def __init__(self, seed: bytes, *, now: Now = system_now) -> None:
-        self._key = _signing_key(seed)
+        self._key = Signer(seed)
         self._now = now
 
     @property
     def public(self) -> bytes:
         """The key that tokens are checked with."""
-        return bytes(self._key.verify_key)
+        return self._key.public
 
     def grant(
         self,
@@ -140,7 +139,7 @@ class Issuer:
             nonce=secrets.token_bytes(16),
         )
         body = msgspec.msgpack.encode(grant)
-        signature = self._key.sign(_TOKEN + body).signature
+        signature = self._key.sign_bytes(_TOKEN + body)
         return base64.urlsafe_b64encode(signature + body).decode()
 
 
@@ -148,10 +147,11 @@ def read_token(token: bytes, issuer: bytes) -> Grant:
     """What a token allows, if the issuer signed it."""
     try:
         raw = base64.urlsafe_b64decode(token)
-        _verify(issuer, _TOKEN + raw[64:], raw[:64])
-        return msgspec.msgpack.decode(raw[64:], type=Grant)
-    except (binascii.Error, ValueError, msgspec.DecodeError, SyncError):
-        raise RefusedError("the token was not signed by the issuer of this hive") from None
+        if verified(issuer, _TOKEN + raw[64:], raw[:64]):
+            return msgspec.msgpack.decode(raw[64:], type=Grant)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        pass
+    raise RefusedError("the token was not signed by the issuer of this hive")
 
 
 class _Peer:
@@ -199,14 +199,15 @@ class Pass:
         """
         self._issuer = issuer
         self._now = now
-        self._holder = _signing_key(seed)
+        self._holder = Signer(seed)
         self._token = token.encode()
         self.grant = read_token(self._token, issuer)
-        if self.grant.holder != bytes(self._holder.verify_key):
+        if self.grant.holder != self._holder.public:
             raise RefusedError("the token belongs to another key than this seed")
         self._revoked = frozenset(revoked)
         self._secret = secrets.token_bytes(32)
-        self._public = _library("bindings").crypto_scalarmult_base(self._secret)
+        self._bindings: Any = importlib.import_module("nacl.bindings")
+        self._public: bytes = self._bindings.crypto_scalarmult_base(self._secret)
         self._process = ""
         self._number = 0
         self._lock = threading.Lock()
@@ -229,7 +230,7 @@ class Pass:
             token=self._token,
             process=process,
             key=self._public,
-            signature=self._holder.sign(signed).signature,
+            signature=self._holder.sign_bytes(signed),
         )
         return msgspec.msgpack.encode(hello)
 
@@ -251,13 +252,11 @@ class Pass:
             raise RefusedError(f"process {process} shows no token") from None
         grant = read_token(hello.token, self._issuer)
         signed = _HELLO + process.encode() + b"\n" + hello.key + hello.token
-        try:
-            _verify(grant.holder, signed, hello.signature)
-        except SyncError:
-            raise RefusedError("the token was shown by somebody who does not hold it") from None
+        if not verified(grant.holder, signed, hello.signature):
+            raise RefusedError("the token was shown by somebody who does not hold it")
         if hello.process != process:
             raise RefusedError("the introduction is that of another process")
-        shared = _library("bindings").crypto_scalarmult(self._secret, hello.key)
+        shared = self._bindings.crypto_scalarmult(self._secret, hello.key)
         ends = "\n".join(sorted((self._process, process))).encode()
         return _Peer(grant, blake2b(ends, key=shared, digest_size=32).digest())
 
@@ -325,7 +324,7 @@ class Pass:
             return f"the token of {who} has expired; ask the issuer for another"
         if envelope.sender not in (*grant.actors, grant.hive):
             return f"the token speaks for {who}, not for {envelope.sender}"
-        if not envelope.subject.startswith(("_INBOX.", f"hive.{_part(grant.hive)}.")):
+        if not envelope.subject.startswith(("_INBOX.", f"hive.{safe_part(grant.hive)}.")):
             return f"the token is for hive {grant.hive}, not for {envelope.subject}"
         operation = operation_of(envelope)
         if operation not in grant.operations:
@@ -394,34 +393,6 @@ def _reader_of(subject: str) -> str | None:
     return subject.split(".")[1] if subject.startswith("_INBOX.") else None
 
 
-def _part(name: str) -> str:
-    from skep.hive.bus.bus import safe_part
-
-    return safe_part(name)
-
-
 def _tag(key: bytes, process: str, number: int, data: bytes) -> bytes:
     head = f"{process}\n{number}\n".encode()
     return blake2b(head + data, key=key, digest_size=TAG).digest()
-
-
-def _library(name: str) -> Any:
-    """A module of PyNaCl."""
-    try:
-        return importlib.import_module(f"nacl.{name}")
-    except ImportError as error:
-        raise MissingExtraError("a capability", "sign") from error
-
-
-def _signing_key(seed: bytes) -> SigningKey:
-    if len(seed) != 32:
-        raise InvalidInputError(f"a seed has 32 bytes, not {len(seed)}", field="seed")
-    return _library("signing").SigningKey(seed)
-
-
-def _verify(key: bytes, data: bytes, signature: bytes) -> None:
-    wrong = _library("exceptions")
-    try:
-        _library("signing").VerifyKey(key).verify(data, signature)
-    except (wrong.BadSignatureError, wrong.ValueError, ValueError) as error:
-        raise SyncError("the signature is wrong") from error

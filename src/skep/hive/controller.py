@@ -18,14 +18,16 @@ from skep.bank.bank import Bank
 from skep.clock import Now, system_now
 from skep.embedding.embedder import Embedder
 from skep.errors import ConfigError, NotFoundError
+from skep.hive.agent_bank import AgentBank
 from skep.hive.bus.bus_urls import LOCAL
 from skep.hive.capabilities import Pass
-from skep.hive.gateway import HivePolicy, PromotionPolicy
+from skep.hive.gateway import TRUST_DEFAULT, HivePolicy, PromotionPolicy
 from skep.hive.hive import Hive
-from skep.hive.hive_manifest import MEMORY, AgentSpec, Manifest
+from skep.hive.hive_manifest import MEMORY, AgentSpec, Manifest, load
 from skep.hive.layouts import Federated, Layout, Sharded, Shared
 from skep.hive.member_set import file_name
 from skep.hive.traces import tracer
+from skep.model import Memory
 from skep.replication.exchange import BATCH, lacking, seen
 from skep.replication.signatures import Keyring, Signer
 
@@ -150,7 +152,7 @@ class Controller:
         with tracer.span("hive.apply", changes=len(changes)):
             if old is not None and self.store is not None:
                 self._rearrange(before)
-            with self.open() as hive:
+            with self._hive(self._layout(), local=self._here()) as hive:
                 self._write_registers(hive, before, wanted)
         return changes
 
@@ -188,8 +190,17 @@ class Controller:
     # Opening
 
     def open(self) -> Hive:
-        """The hive of the manifest. On a bus between processes, with the members whose banks are in this folder."""
-        return self._hive(self._layout(), local=self._here())
+        """The hive of the manifest, with its trust where nothing else was said.
+
+        On a bus between processes, with the members whose banks are in this folder.
+        """
+        hive = self._hive(self._layout(), local=self._here())
+        if hive.layout.registers in hive.members:
+            said = hive.members.registers.bank.settings("trust/")
+            for name, agent in self.manifest.instances().items():
+                if f"trust/{name}" not in said and agent.trust != TRUST_DEFAULT:
+                    hive.trust.set(name, agent.trust)
+        return hive
 
     def serve(self, names: Sequence[str], *, join: bool = False) -> Hive:
         """Open some members, whose banks are made where there are none, and let them answer for the others.
@@ -301,6 +312,47 @@ class Controller:
         changes = len(self.plan())
         with self.open() as hive:
             return status_of(hive, changes=changes)
+
+
+SCHEME = "hive://"
+"""Begins the address of an agent's bank: `hive://hive.yaml#ana`."""
+
+
+class AddressedBank(AgentBank):
+    """The bank of an agent, opened by its address; closing it closes the hive.
+
+    It speaks as its agent, whatever program or token a call came through.
+    """
+
+    def close(self) -> None:
+        """Close the hive."""
+        super().close()
+        self.hive.close()
+
+    def _draft(self, fields: Mapping[str, Any], on_conflict: str) -> Any:
+        return super()._draft({**fields, "agent": self.name}, on_conflict)
+
+    def confirm(self, memory_id: str, by: str | None = None) -> Memory:  # noqa: ARG002
+        """Confirm a memory as the agent."""
+        return super().confirm(memory_id)
+
+
+def open_agent(address: str, environ: Mapping[str, str]) -> AddressedBank:
+    """The bank of one agent of the hive in a manifest, by an address such as `hive://hive.yaml#ana`.
+
+    A hive of one agent needs no name.
+    """
+    path, _, agent = address.removeprefix(SCHEME).partition("#")
+    manifest = load(path, environ)
+    known = tuple(manifest.instances())
+    if not agent and len(known) == 1:
+        agent = known[0]
+    if agent not in known:
+        what = f"{path} has no agent {agent!r}" if agent else f"{path} has several agents"
+        raise NotFoundError(
+            f"{what}; write {SCHEME}{path}#NAME with one of: {', '.join(known) or 'none yet'}"
+        )
+    return AddressedBank(Controller(manifest, folder=Path(path).parent).open(), agent)
 
 
 class _NoQuarantine(PromotionPolicy):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -20,6 +19,7 @@ import msgspec
 
 from skep.errors import ConfigError
 from skep.model import Conflict, Memory
+from skep.retrieval.recall_config import SIGNALS
 from skep.text.gibberish import GIBBERISH, chance_of_gibberish
 from skep.text.terms import STOP, terms
 
@@ -39,8 +39,12 @@ TOO_LONG = 200
 _VAGUE_WORDS = """
 anything everything good it nice ok okay okey fine sure yes no nope something somehow stuff thing things
 this that these those maybe perhaps whatever etc lol hmm now thanks thank please hello hi great cool
+anyhow anyway anyways blah dunno er eh guess haha hey huh idk idc imo kinda lmao meh mhm nah nvm omg oops
+probably really someone something sometime sometimes somewhat somewhere sorta tbh thingy uh uhm um umm
+well whatnot whenever wherever whichever wow yadda yay yea yeah yep yup
 """
 _VAGUE = frozenset(_VAGUE_WORDS.split())
+_VAGUE_TERMS = _VAGUE | frozenset(terms(_VAGUE_WORDS))
 _word = re.compile(r"\w[\w'’./:@#-]*")
 _specific = re.compile(r"\d|[_/@#]|\w\.\w|[a-z][A-Z]|^[A-Z]{2,}$")
 _repeat = re.compile(r"(.)\1{4,}")
@@ -72,7 +76,7 @@ def assess(text: str, *, title: str | None = None, domain: str | None = None) ->
     True
     """
     words = _word.findall(text)
-    content = [term for term in terms(text) if term not in STOP and term not in _VAGUE]
+    content = [term for term in terms(text) if term not in STOP and term not in _VAGUE_TERMS]
     return Quality(
         length=_length(len(content)),
         specificity=_specificity(words),
@@ -160,6 +164,8 @@ class HivePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Seconds a memory lives in the hive unless refreshed; None keeps it."""
     decay_per_hour: float = 0.0
     """Rate at which confidence fades when it is read: c * exp(-rate * hours). 0: age alone costs nothing."""
+    weights: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """Weights that the default ranking takes on, such as `{trust: 0.2, confirmations: 0.3}`."""
 
     def __post_init__(self) -> None:
         problems = tuple(_problems(self))
@@ -197,6 +203,11 @@ def _problems(policy: HivePolicy) -> list[str]:
         value = getattr(policy, name)
         if not low <= value <= high:
             found.append(f"{name} must lie between {low:g} and {high:g}, got {value!r}")
+    for name, weight in policy.weights.items():
+        if name not in SIGNALS or not 0 <= weight < math.inf:
+            found.append(
+                f"weights takes signals ({', '.join(SIGNALS)}) with 0 or more, got {name}: {weight!r}"
+            )
     if policy.ttl is not None and not policy.ttl > 0:
         found.append(f"ttl must be above 0 seconds, got {policy.ttl!r}")
     return found
@@ -296,8 +307,6 @@ class RateLimit:
         return allowed
 
 
-KEPT = 1000
-"""Decisions remembered for `status`."""
 SURE = 0.5
 """Confidence from which a contradiction counts."""
 
@@ -308,15 +317,6 @@ class Decides(Protocol):
     def decide(self, memory: Memory, standing: Standing) -> Decision:
         """Rejected, quarantined or promoted."""
         ...
-
-
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision of the gateway."""
-
-    agent: str
-    text: str
-    decision: Decision
-    at: float
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,8 +348,6 @@ class Gateway:
         self._get = get
         self._limit = RateLimit(policy)
         self._lock = threading.Lock()
-        self._judged: deque[Judged] = deque(maxlen=KEPT)
-        self._counts: dict[str, int] = {}
 
     def judge(self, memory: Memory, conflicts: Iterable[Conflict] = (), *, limited: bool = True) -> Decision:
         """Decide about a memory that somebody wants to share; bulk from outside is not `limited` by rate."""
@@ -367,12 +365,7 @@ class Gateway:
                 quality=assess(memory.text, title=memory.title, domain=memory.domain),
                 conflicts=opposed,
             )
-            decision = self.rules.decide(memory, standing)
-            self._judged.append(
-                Judged(agent=agent, text=memory.text[:200], decision=decision, at=self._now())
-            )
-            self._counts[decision.verdict] = self._counts.get(decision.verdict, 0) + 1
-        return decision
+            return self.rules.decide(memory, standing)
 
     @staticmethod
     def _stands(existing: Memory, memory: Memory) -> bool:
@@ -380,14 +373,3 @@ class Gateway:
         passes, whoever wrote it, and authors may correct themselves.
         """
         return existing.agent != memory.agent and existing.confirmations > 0
-
-    def counts(self) -> dict[str, int]:
-        """The number of memories that were promoted, quarantined and rejected."""
-        with self._lock:
-            return dict(self._counts)
-
-    def judged(self, verdict: str | None = None) -> list[Judged]:
-        """The latest decisions, newest first."""
-        with self._lock:
-            found = list(self._judged)[::-1]
-        return [one for one in found if verdict is None or one.decision.verdict == verdict]

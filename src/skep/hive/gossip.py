@@ -2,7 +2,7 @@
 
 In each round every peer picks a few others, more trusted ones more often, and tells each what it lacks: first the
 memories it is surest of, then a batch of whatever else differs, so that everything arrives in the end. What a peer
-has is known from a digest (ranges of counters, or a Bloom filter), and nothing known is sent again. Peers are in this
+has is known from ranges of counters, and nothing known is sent again. Peers are in this
 process or anywhere on a bus; both are spoken to with the same messages. Whoever does not answer in time is left out
 of the round.
 
@@ -13,19 +13,17 @@ nothing of agents it does not trust; a bank checks with the keyring it was given
 from __future__ import annotations
 
 import heapq
-import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 import numpy as np
 
-from skep.confidence import said
-from skep.errors import InvalidInputError, OutOfRangeError, SkepError, SyncError
-from skep.hive.bus.bus import Bus, Subscription, safe_part
+from skep.confidence import content_hash, said
+from skep.errors import InvalidInputError, SkepError, SyncError
+from skep.hive.bus.bus import Bus, safe_part
 from skep.hive.gateway import HivePolicy
 from skep.hive.member_calls import Calls, Health
 from skep.hive.members import Subjects
@@ -37,6 +35,7 @@ from skep.replication.exchange import (
     Transfer,
     forgets_first,
     is_forgotten,
+    lacking,
     seen,
     take,
     without_position,
@@ -46,69 +45,6 @@ from skep.replication.version_vectors import Versions, normalise
 
 if TYPE_CHECKING:
     from skep.hive.hive import Hive
-
-
-class BloomState(msgspec.Struct, frozen=True, array_like=True):
-    """A digest as it travels."""
-
-    bits: bytes
-    hashes: int
-    salt: int = 0
-
-
-class Bloom:
-    """A set that answers "certainly not" or "probably"."""
-
-    def __init__(self, capacity: int, *, error: float = 0.01, salt: int = 0) -> None:
-        if not 0 < error < 1:
-            raise OutOfRangeError("the error rate of a digest lies between 0 and 1", field="error")
-        size = math.ceil(-max(1, capacity) * math.log(error) / math.log(2) ** 2)
-        self._bits = bytearray((size + 7) // 8)
-        self._salt = salt.to_bytes(8, "big")
-        self._hashes = max(1, round(size / max(1, capacity) * math.log(2)))
-
-    @classmethod
-    def of(cls, items: Iterable[str], *, error: float = 0.01, salt: int = 0) -> Bloom:
-        """The digest of some items."""
-        listed = list(items)
-        made = cls(len(listed), error=error, salt=salt)
-        for item in listed:
-            made.add(item)
-        return made
-
-    def add(self, item: str) -> None:
-        """Remember an item."""
-        for position in self._positions(item):
-            self._bits[position >> 3] |= 1 << (position & 7)
-
-    def __contains__(self, item: str) -> bool:
-        return all(self._bits[p >> 3] & (1 << (p & 7)) for p in self._positions(item))
-
-    def _positions(self, item: str) -> Iterator[int]:
-        digest = blake2b(item.encode(), digest_size=16, salt=self._salt).digest()
-        start, step = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") | 1
-        size = len(self._bits) * 8
-        for number in range(self._hashes):
-            yield (start + number * step) % size
-
-    def to_bytes(self) -> bytes:
-        """The digest as bytes."""
-        return msgspec.msgpack.encode(
-            BloomState(bytes(self._bits), self._hashes, int.from_bytes(self._salt, "big"))
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Bloom:
-        """Read what `to_bytes` wrote."""
-        try:
-            state = msgspec.msgpack.decode(data, type=BloomState)
-        except msgspec.DecodeError as error:
-            raise SyncError(f"not a digest: {error}; ask the peer to send it again") from error
-        if not state.bits or not 1 <= state.hashes <= 64 or not 0 <= state.salt < 1 << 64:
-            raise SyncError("not a digest: it is empty or out of proportion; ask the peer to send it again")
-        made = cls(1, salt=state.salt)
-        made._bits, made._hashes = bytearray(state.bits), state.hashes
-        return made
 
 
 class Peer(Replica, Protocol):
@@ -169,17 +105,9 @@ class Listener:
         )
 
     def _digest(self, request: GossipRequest) -> GossipDigest:
-        mine = Versions() if request.digest == "none" else seen(self.peer)
-        bloom = None
-        if request.digest == "bloom":
-            names = (f"{actor}-{counter}" for actor, counter in mine.dots())
-            bloom = Bloom.of(names, salt=request.salt).to_bytes()
-        return GossipDigest(
-            hive=self.name,
-            seen=mine if request.digest == "versions" else None,
-            bloom=bloom,
-            current=current_of(self.peer) if request.current else None,
-        )
+        if request.current:
+            return GossipDigest(hive=self.name, current=current_of(self.peer))
+        return GossipDigest(hive=self.name, seen=seen(self.peer))
 
     def _hear(self, events: Iterable[Event], via: tuple[str, ...]) -> Transfer:
         if isinstance(self.peer, Admits):
@@ -192,7 +120,7 @@ class GossipServer:
 
     def __init__(self, listener: Listener, bus: Bus) -> None:
         self._listener = listener
-        self._subscription: Subscription = bus.as_member(listener.name).subscribe(
+        self._subscription = bus.as_member(listener.name).subscribe(
             gossip_subject(listener.name), self._handle
         )
 
@@ -220,28 +148,6 @@ def gossip_subject(name: str) -> str:
     return f"hive.{safe_part(name)}.gossip"
 
 
-class Known:
-    """The events of a peer: those it told of, and those it was sent since."""
-
-    def __init__(self, digest: GossipDigest) -> None:
-        if (digest.seen is None) == (digest.bloom is None):
-            raise SyncError(f"{digest.hive} did not say what it knows; ask it again")
-        self._bloom = None if digest.bloom is None else Bloom.from_bytes(digest.bloom)
-        self._seen = Versions() if digest.seen is None else tidy(digest.seen)
-
-    def lacking(self, source: Replica) -> Iterable[Event]:
-        """The events of a replica that the peer does not have, in the order of the log."""
-        events = source.events_in(seen(source).minus(self._seen).ranges)
-        if self._bloom is None:
-            return events
-        bloom = self._bloom
-        return (event for event in events if event.id not in bloom)
-
-    def told(self, events: Iterable[Event]) -> None:
-        """Note what was sent, so that nobody sends it again in the same round."""
-        self._seen = self._seen.merged(Versions.of((event.actor, event.counter) for event in events))
-
-
 def tidy(versions: Versions) -> Versions:
     """Version ranges of a stranger, in order and without impossible numbers."""
     return Versions(
@@ -259,20 +165,13 @@ def current_of(peer: Any) -> bytes:
 
     members = getattr(peer, "members", None)
     banks: list[Any] = [member.bank for member in members.values()] if members is not None else [peer]
-    found = {said_by(memory) for bank in banks for memory in everything(bank) if memory.status in CURRENT}
+    known = [memory for bank in banks for memory in everything(bank) if memory.status in CURRENT]
     if members is not None and members.elsewhere():
-        found |= {said_by(memory) for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())}
+        known += [memory for _, memory in of_members(peer.calls, CURRENT, members.elsewhere())]
+    found = {content_hash(said(memory), memory.kind, memory.scope) for memory in known}
     return np.array(sorted(found), "<i8").tobytes()
 
 
-def said_by(memory: Memory) -> int:
-    """A hash that is equal for memories of one kind and scope with the same words, whatever their case."""
-    scope = memory.scope
-    text = "\x1f".join(map(str, (memory.kind, scope.user, scope.project, scope.session, said(memory))))
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
-
-
-DigestKind = Literal["versions", "bloom"]
 F = TypeVar("F", bound=Frame)
 
 
@@ -304,7 +203,6 @@ class Gossip:
         trust: Callable[[str], float] | None = None,
         rng: random.Random | None = None,
         batch: int = 100,
-        digest: DigestKind = "versions",
         keyring: Keyring | None = None,
         bus: Bus | None = None,
         others: Iterable[str] = (),
@@ -317,7 +215,6 @@ class Gossip:
             trust: How far each peer is trusted, by name.
             rng: Who talks to whom.
             batch: How many events follow the most valuable ones in a message.
-            digest: How a peer tells what it has.
             keyring: Whose signatures banks check; hives check with their own.
             bus: The way to the others.
             others: Who is told over the bus: hives after `listen`, or banks behind a `GossipServer`.
@@ -341,7 +238,6 @@ class Gossip:
         self._trust = trust or _equal
         self._rng = rng or random.Random(0)
         self._batch = batch
-        self._digest: DigestKind = digest
         self.rounds: list[Round] = []
 
     def round(self) -> Round:
@@ -391,10 +287,6 @@ class Gossip:
             for other in choose([p for p in names if p != name], self.policy.fanout, self._trust, self._rng)
         ]
 
-    def request(self, name: str) -> GossipRequest:
-        """Ask what a peer knows, in the name of one that will tell it something."""
-        return GossipRequest(hive=name, digest=self._digest, salt=len(self.rounds))
-
     def ask(
         self, frames: Mapping[str, Frame], kind: type[F], *, path: tuple[str, ...] = ()
     ) -> tuple[dict[str, F], dict[str, str]]:
@@ -419,15 +311,15 @@ class Gossip:
             faults |= found.faults
         return answers, faults
 
-    def message(self, source: Peer, known: Known) -> tuple[Event, ...]:
+    def message(self, source: Peer, known: Versions) -> tuple[Event, ...]:
         """The events to send: of those that are lacking the memories the source is surest of, then a batch."""
         best = self._surest(source, known)
-        first = [event for event in known.lacking(source) if event.id in best] if best else []
-        rest = islice((e for e in known.lacking(source) if e.id not in best), self._batch)
+        first = [event for event in lacking(source, known) if event.id in best] if best else []
+        rest = islice((e for e in lacking(source, known) if e.id not in best), self._batch)
         return tuple(without_position(event) for event in forgets_first((*first, *rest)))
 
-    def _surest(self, source: Peer, known: Known) -> set[str]:
-        fresh = (event.id for event in known.lacking(source) if event.kind == "remember")
+    def _surest(self, source: Peer, known: Versions) -> set[str]:
+        fresh = (event.id for event in lacking(source, known) if event.kind == "remember")
         found = ((name, source.get(name)) for name in fresh if not is_forgotten(source, name))
         worth = [
             (memory.confidence, name)
@@ -442,7 +334,7 @@ class _Talk:
 
     def __init__(self, gossip: Gossip) -> None:
         self._gossip = gossip
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, Versions] = {}
         self.faults: dict[str, str] = {}
         self.messages = 0
         self.digest_bytes = 0
@@ -450,15 +342,14 @@ class _Talk:
 
     def meet(self, tellers: Mapping[str, str]) -> None:
         """Ask peers what they know, all at once; each in the name of one that will tell it something."""
-        frames: dict[str, Frame] = {other: self._gossip.request(name) for other, name in tellers.items()}
+        frames: dict[str, Frame] = {other: GossipRequest(hive=name) for other, name in tellers.items()}
         answers, faults = self._gossip.ask(frames, GossipDigest)
         self.faults |= faults
         for other, digest in answers.items():
-            try:
-                self._known[other] = Known(digest)
-            except SyncError as error:
-                self.faults[other] = str(error)
+            if digest.seen is None:
+                self.faults[other] = f"{digest.hive} did not say what it knows; ask it again"
             else:
+                self._known[other] = tidy(digest.seen)
                 self.digest_bytes += len(msgspec.msgpack.encode(digest))
 
     def tell(self, name: str, other: str) -> None:
@@ -474,7 +365,8 @@ class _Talk:
         answers, faults = self._gossip.ask({other: frame}, GossipHeard, path=(name,))
         self.faults |= faults
         if other in answers:
-            known.told(events)
+            dots = Versions.of((event.actor, event.counter) for event in events)
+            self._known[other] = known.merged(dots)  # so that nobody sends it again in this round
             size = len(msgspec.msgpack.encode(events))
             self.moved = self.moved.plus(Transfer(events=max(0, answers[other].applied), bytes=size))
 
@@ -482,7 +374,7 @@ class _Talk:
         """The share of all known memories that every peer which answers knows."""
         names = [*self._gossip.peers, *self._gossip.others]
         asker = next(iter(self._gossip.peers), "")
-        question = GossipRequest(hive=asker, digest="none", current=True)
+        question = GossipRequest(hive=asker, current=True)
         frames: dict[str, Frame] = {name: question for name in names if name not in self.faults}
         answers, faults = self._gossip.ask(frames, GossipDigest)
         self.faults |= faults

@@ -7,7 +7,9 @@ bring and what the gateway held back), `gateway` and `trust`; this class opens t
 
 from __future__ import annotations
 
+import hashlib
 import random
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +25,8 @@ from skep.hive.agent_bank import AgentBank
 from skep.hive.bus.bus_urls import LOCAL, open_bus
 from skep.hive.bus.member_bus import MemberBus
 from skep.hive.gateway import Gateway, HivePolicy, PromotionPolicy, Quarantined
-from skep.hive.hive_recall import Asking, HiveRecaller, LocalMember, PastMembers, Scatter
+from skep.hive.hive_recall import HiveRecaller, LocalMember, PastMembers, Scatter
+from skep.hive.hive_sources import HiveSources
 from skep.hive.layouts import Federated, Layout, Sharded, Shared, known, share
 from skep.hive.member_calls import Calls, Health, Listed
 from skep.hive.member_set import AGENTS, SEATS, MemberSet
@@ -33,11 +36,11 @@ from skep.hive.placement import Admitted, Placement, Repaired, Review
 from skep.hive.rights import Rights
 from skep.hive.shard import Shard
 from skep.hive.trust import Provenance, Trust, provenance
+from skep.hive.whole_hive import Near, opposed
 from skep.model import Conflict, Event, Hit, Memory, Ranked
 from skep.replication.signatures import Keyring, acting
 from skep.replication.version_vectors import Ranges, Versions
-from skep.semantics.find_conflicts import CANDIDATE, comparable, find_for, judge, whole_words, worth_comparing
-from skep.storage.memory_rows import searched_text
+from skep.semantics.find_conflicts import CANDIDATE, find_for
 from skep.validation import clean_time
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from skep.hive.capabilities import Pass
     from skep.hive.gateway import Decides
     from skep.hive.gossip import GossipServer, Peer
+    from skep.hive.hive_sources import Members
+    from skep.hive.messages import Ask
     from skep.hive.trust import Rollback
     from skep.lifecycle.maintenance_run import MaintainReport
     from skep.replication.signatures import Signer
@@ -67,6 +72,13 @@ class Expert(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[str, ...]
 
 
+def made_up(store: str | Path | None) -> str:
+    """A name for a hive that was given none: that of its folder, so that it stays, or a new one."""
+    if store is None:
+        return f"hive-{secrets.token_hex(4)}"
+    return f"hive-{hashlib.sha256(str(Path(store).resolve()).encode()).hexdigest()[:8]}"
+
+
 class Hive:
     """Many banks that share. Open it with one of the four constructors; close it, or use it in a `with`."""
 
@@ -74,7 +86,7 @@ class Hive:
         self,
         layout: Layout,
         *,
-        name: str = "hive",
+        name: str | None = None,
         store: str | Path | None = None,
         policy: HivePolicy | None = None,
         rules: Decides | None = None,
@@ -90,7 +102,7 @@ class Hive:
 
         Args:
             layout: Who its members are; made by one of the four constructors.
-            name: Its name, and that of its subjects on the bus.
+            name: Its name, and that of its subjects on the bus; made up unless given.
             store: A folder for the banks; in memory without one.
             policy: Thresholds and limits.
             rules: Who is promoted; `PromotionPolicy` unless given.
@@ -103,7 +115,12 @@ class Hive:
             local: The members that run in this process; all of them unless given. The others are reached over
                 the bus.
         """
-        self.name = name
+        if name is None and local is not None:
+            raise InvalidInputError(
+                "a hive whose members run in several processes needs a name, by which they find each other",
+                field="name",
+            )
+        name = self.name = name or made_up(store)
         self.policy = policy or HivePolicy()
         self.now = now
         self.embedder = embedder or default_embedder()
@@ -299,35 +316,26 @@ class Hive:
 
     # Asking
 
-    def asking(
-        self, private: Callable[[], Bank | None] = lambda: None, *, members: Sequence[str] | None = None
-    ) -> Asking:
-        """The parts of this hive that a recall needs.
+    def scatter(self, private: Bank | None = None, names: Sequence[str] | None = None) -> Scatter:
+        """A fresh way to the members (all of them unless named), and to the bank that only the asker sees."""
+        return Scatter(
+            self.calls,
+            tuple(names or self.layout.members),
+            policy=self.policy,
+            lost=self.layout.lost,
+            private=None if private is None else LocalMember(PRIVATE, private),
+        )
 
-        Args:
-            private: The bank that only the asker sees, if there is one by then.
-            members: Whom to ask; all of them unless given.
-        """
-
-        def fresh() -> Scatter:
-            own = private()
-            return Scatter(
-                self.calls,
-                tuple(members or self.layout.members),
-                policy=self.policy,
-                lost=self.layout.lost,
-                private=None if own is None else LocalMember(PRIVATE, own),
-            )
-
-        return Asking(
-            members=fresh,
-            embedder=self.embedder,
+    def sources(self, members: Members, ask: Ask, limit: int, *, past: bool = False) -> HiveSources:
+        """The members as the sources of one recall."""
+        return HiveSources(
+            members,
+            self.embedder,
             calibrate=self.members.registers.bank.engine.embeddings.calibrate_many,
             trust=self.trust.of,
-            policy=self.policy,
-            fitting=self.layout.fitting,
-            used=self.placement.note_uses,
-            share=self._share,
+            ask=ask,
+            budget=self.policy.budget(limit),
+            share=int if past else self._share,
         )
 
     def _share(self, wanted: int) -> int:
@@ -346,9 +354,8 @@ class Hive:
 
     def _reader(self, group: str | None) -> Bank:
         """A nameless reader of the hive, or of a group and those below it."""
-        bank = Bank(self.members.registers.bank.engine)
-        asking = self.asking(members=None if group is None else self._within(group))
-        bank._recaller = HiveRecaller(bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+        bank, names = Bank(self.members.registers.bank.engine), None if group is None else self._within(group)
+        bank._recall = HiveRecaller(bank.engine, self, lambda: self.scatter(None, names))  # pyright: ignore[reportPrivateUsage]
         return bank
 
     def _within(self, group: str) -> tuple[str, ...]:
@@ -394,20 +401,11 @@ class Hive:
             return tuple(
                 find_for(self.members.registers.bank.engine, draft, contradiction_fn=contradiction_fn)
             )
-        recaller = HiveRecaller(self.members.registers.bank.engine, self.asking())
+        recaller = HiveRecaller(self.members.registers.bank.engine, self, self.scatter)
         where = msgspec.structs.replace(where, scope=draft.scope, include_shared=True)
         answer = recaller.run(draft.text, where, limit=NEAREST, preset="semantic", count_uses=False)
-        mine = whole_words(searched_text(draft.title, draft.text))
-        found: list[Conflict] = []
-        for hit in answer.hits:
-            similarity, known = hit.signals.get("semantic", 0.0), hit.memory
-            theirs = whole_words(searched_text(known.title, known.text))
-            near = similarity >= CANDIDATE or worth_comparing(mine, theirs, similarity)
-            if near and comparable(known, draft):
-                conflict = judge(known, draft, similarity, contradiction_fn)
-                if conflict is not None:
-                    found.append(conflict)
-        return tuple(found)
+        near = [Near(hit.memory, 0.0, hit.signals.get("semantic", 0.0)) for hit in answer.hits]
+        return tuple(opposed(draft, near, CANDIDATE, contradiction_fn))
 
     # Trust
 
@@ -456,7 +454,16 @@ class Hive:
 
     def refresh(self, memory_id: str, *, ttl: float | None = None) -> Memory:
         """Give a memory its full time again, in every copy."""
-        return self.placement.refresh(memory_id, ttl)
+        seconds = ttl or self.policy.ttl
+        if seconds is None:
+            raise InvalidInputError(
+                "the hive has no ttl; say how many seconds the memory should live", field="ttl"
+            )
+        holder = self.members.holder(memory_id) or self.members.registers
+        memory = self.placement.changed_at(holder, lambda bank: bank.revise(memory_id, ttl=seconds))
+        if memory.status != "expired":
+            return memory
+        return self.placement.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "refreshed"))
 
     def rollback(self, source: str, *, since: float | None = None, dry_run: bool = False) -> Rollback:
         """Undo all that one source wrote and what was derived from it; `dry_run` shows the blast radius."""
@@ -496,11 +503,14 @@ class Hive:
 
     def versions(self) -> dict[str, int]:
         """Per actor, up to where nothing is missing in the hive as a whole."""
-        return self.placement.versions()
+        return self.seen_by_members().vector()
 
     def scattered(self) -> dict[str, list[int]]:
         """Per actor, events beyond a gap."""
-        return self.placement.scattered()
+        whole, found = self.seen_by_members(), dict[str, list[int]]()
+        for actor, counter in whole.minus(Versions.contiguous(whole.vector())).dots():
+            found.setdefault(actor, []).append(counter)
+        return found
 
     def seen_by_members(self) -> Versions:
         """The events that any member has seen, here or elsewhere; a silent member counts as having seen none."""
@@ -563,11 +573,9 @@ class PastHive:
         if view.private is not None:
             members.append(LocalMember(PRIVATE, view.private.as_of(time)))
         self._members = PastMembers(members)
-        asking = msgspec.structs.replace(
-            hive.asking(), members=lambda: self._members, used=_count_nothing, share=int
-        )
         self._bank = Bank(banks[view.home.name].engine)
-        self._bank._recaller = HiveRecaller(self._bank.engine, asking)  # pyright: ignore[reportPrivateUsage]
+        recaller = HiveRecaller(self._bank.engine, hive, lambda: self._members, past=True)
+        self._bank._recall = recaller  # pyright: ignore[reportPrivateUsage]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bank, name)
@@ -579,7 +587,3 @@ class PastHive:
 
     def close(self) -> None:
         """The members keep their views of the past."""
-
-
-def _count_nothing(_handed_out: Mapping[str, Sequence[str]]) -> None:
-    """The past counts no use."""

@@ -14,9 +14,10 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
-from skep.errors import ConfigError, MissingExtraError, NotFoundError, did_you_mean
+from skep.errors import ConfigError, NotFoundError, did_you_mean
 from skep.hive.bus.bus_urls import LOCAL, bus_problem
 from skep.hive.gateway import TRUST_MAX, HivePolicy
+from skep.text.yaml_text import read_yaml
 
 Topology = Literal["single", "flat", "federated", "sharded"]
 MEMORY = "memory"
@@ -166,33 +167,30 @@ def _parsed(text: str, environ: Mapping[str, str], name: str) -> Manifest:
     findings: list[Finding] = []
     substituted = cast("dict[str, Any]", _substitute(raw, environ, "", findings))
     findings += _check_shape(substituted)
-    if findings:
+    if len(findings) >= MOST:
         raise ManifestError(findings)
     manifest = msgspec.convert(substituted, Manifest)
-    findings += _check_sense(manifest)
+    findings += _not_caused_by(findings, _check_sense(manifest))
     if findings:
         raise ManifestError(findings)
     return manifest
 
 
+def _not_caused_by(faults: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
+    """Findings that are not there only because a part at fault was taken out."""
+    places = {fault.where for fault in faults}
+    if any(place.startswith(("topology", "groups")) for place in places):
+        found = [
+            one for one in found if not one.where.startswith("groups") and not one.where.endswith("group")
+        ]
+    return [one for one in found if one.where not in places]
+
+
 def _read_yaml(text: str) -> Any:
     try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtraError("Reading hive.yaml", "yaml") from error
-    try:
-        # an alias may stand for a list of aliases, and so on: nine lines become a billion values
-        tokens: Iterator[Any] = cast("Any", yaml).scan(text)
-        alias = next((one for one in tokens if isinstance(one, yaml.AliasToken)), None)
-        if alias is not None:
-            line = alias.start_mark.line + 1
-            problem = f"line {line}: *{alias.value} repeats another part; write that part out instead"
-            raise ManifestError([Finding(where="syntax", problem=problem)])
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ManifestError([Finding(where="syntax", problem=" ".join(str(error).split()))]) from None
-    except RecursionError:
-        raise ManifestError([Finding(where="syntax", problem="nested too deep to be read")]) from None
+        return read_yaml(text, "Reading hive.yaml")
+    except ValueError as error:
+        raise ManifestError([Finding(where="syntax", problem=str(error))]) from None
 
 
 def _read_json(text: str) -> Any:
@@ -250,6 +248,18 @@ _WORDS = {
 }
 _fault = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
 _field = re.compile(r"Object (?P<how>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+ELSEWHERE = {
+    "graph_store": "the memories lie in SQLite files: write store: FOLDER, or store: memory",
+    "event_bus": "write bus: local, or an address such as bus: nats://HOST:4222 (redis://, zenoh://)",
+    "consensus": "nobody votes: write gateway: {review: quarantine} and policies: {contradiction: quarantine}; "
+    "confirmations count by trust",
+    "consensus_required": "nobody votes: confirmations count by trust; see policies: {contradiction: quarantine}",
+    "trust_threshold": "write policies: {min_trust: 0.3}",
+    "hive_id": "write name",
+    "agent_id": "write name",
+    "domain": "write domains: [NAME]",
+}
+"""Keys that manifests of other programs have, and what stands for them here."""
 MOST = 1000
 """Findings after which a manifest is not read any further."""
 
@@ -283,9 +293,8 @@ def _taken_out(raw: dict[str, Any], message: str) -> list[Finding]:
         name, place = field["name"], f"{where}.{field['name']}".lstrip(".")
         if field["how"] == "contains unknown":
             del part[name]
-            return [
-                Finding(where=place, problem="is not known", hint=did_you_mean(name, kind.__struct_fields__))
-            ]
+            hint = ELSEWHERE.get(name) or did_you_mean(name, kind.__struct_fields__)
+            return [Finding(where=place, problem="is not known", hint=hint)]
         part[name] = _REQUIRED.get(name)
         return [Finding(where=place, problem="is missing", hint="" if where else "give the hive a name")]
     if where == "policies" and isinstance(part, dict):  # several values may be out of range

@@ -17,20 +17,19 @@ from skep.hive.hive_sources import HiveSources, Members, fault_of
 from skep.hive.messages import Ask, Fetched, Frame, ShardFetch, ShardFetched, ShardQuery, ShardResponse, Slice
 from skep.hive.shard import Shard
 from skep.hive.traces import tracer
-from skep.model import CURRENT, Hit, Link, Recalled
-from skep.recall.conflict_marks import conflicts_marked
-from skep.recall.recaller import Recaller, made
+from skep.model import CURRENT, Hit, Memory, Recalled
+from skep.recall.recaller import Recaller, conflicts_marked, made
 from skep.recall.update_order import UpdateOrder
-from skep.retrieval.succession import MOST
+from skep.retrieval.pipeline import REPLACED_MOST
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED
 from skep.storage.memory_rows import searched_text
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
-    from skep.embedding.embedder import Embedder
     from skep.engine.engine import Engine
     from skep.filters import Filter
     from skep.hive.gateway import HivePolicy
+    from skep.hive.hive import Hive
     from skep.hive.member_calls import Calls, Gathered
     from skep.recall.recaller import Question, Reranker
     from skep.retrieval.recall_config import RecallConfig
@@ -48,7 +47,6 @@ class Heard(msgspec.Struct, kw_only=True):
     missing: tuple[str, ...] = ()
     faults: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """Per member that failed: late, or what went wrong."""
-    hedged: bool = False
     completeness: float = 1.0
     """The share of the hive's memories that could have been in the answer."""
 
@@ -94,7 +92,6 @@ class Scatter:
                 told = _sound(question.collect(self._left()), ask)
             covered = False
             if told.missing and told.answers and self._left() > 0:
-                self.heard.hedged = True
                 hedge, others = msgspec.structs.replace(ask, missing=told.missing), tuple(told.answers)
                 instead = self._calls.ask(ShardQuery(ask=hedge), ShardResponse, to=others, wait=self._left())
                 instead, covered = _sound(instead, hedge), not instead.missing
@@ -145,7 +142,7 @@ class Scatter:
 def _sound(told: Gathered[ShardResponse], ask: Ask) -> Gathered[ShardResponse]:
     """The answers that can be used; whoever sent another is at fault and missing."""
     for name, frame in list(told.answers.items()):
-        fault = "spoke for another" if frame.member != name else fault_of(frame.slice, ask)
+        fault = fault_of(frame.slice, ask)
         if fault is not None:
             del told.answers[name]
             told.faults[name] = fault
@@ -217,51 +214,42 @@ class Asked(Members, Protocol):
         ...
 
 
-class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a hive that a recall needs."""
-
-    members: Callable[[], Asked]
-    """A fresh way to the members, for one recall."""
-    embedder: Any
-    calibrate: Callable[[Any], Any]
-    trust: Callable[[str | None], float]
-    policy: Any
-    fitting: Callable[[str], tuple[str, ...]]
-    """Members whose domain fits a question."""
-    used: Callable[[Mapping[str, Sequence[str]]], None]
-    """Told which memories of which member were handed out."""
-    share: Callable[[int], int] = int
-    """The number of candidates, of so many wanted, that each member is asked for."""
-
-    def sources(self, members: Members, ask: Ask, limit: int) -> HiveSources:
-        """The members as the sources of one recall."""
-        policy: HivePolicy = self.policy
-        return HiveSources(
-            members,
-            self.embedder,
-            calibrate=self.calibrate,
-            trust=self.trust,
-            ask=ask,
-            budget=policy.budget(limit),
-            share=self.share,
-        )
-
-
 class HiveRecaller(Recaller):
     """Answers questions over a hive; in the place of the recaller of one bank.
 
     Args:
         engine: The asker's home, for settings and the clock.
-        asking: The hive.
+        hive: The hive.
+        members: Gives a fresh way to the members, for one recall.
         alone: Answers from the one bank of a hive without others, except where trust counts, which follows derivations.
+        past: Whether the members are asked as they were; then no use is counted.
     """
 
     one_bank = False
 
-    def __init__(self, engine: Engine, asking: Asking, alone: Recaller | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        hive: Hive,
+        members: Callable[[], Asked],
+        *,
+        alone: Recaller | None = None,
+        past: bool = False,
+    ) -> None:
         super().__init__(engine)
-        self._asking = asking
+        self._hive = hive
+        self._members = members
         self._alone = alone
+        self._past = past
+
+    def _merged(
+        self, preset: str | None, config: Mapping[str, Any] | None, deployed: Mapping[str, Any] | None
+    ) -> RecallConfig:
+        """As in one bank, with the weights that the hive's policy adds to its own ranking."""
+        chosen = super()._merged(preset, config, deployed)
+        if preset is not None or "weights" in (config or {}):
+            return chosen
+        return msgspec.structs.replace(chosen, weights=chosen.weights | self._hive.policy.weights)
 
     def answer(
         self,
@@ -274,9 +262,9 @@ class HiveRecaller(Recaller):
         count_uses: bool = True,
     ) -> Answer:
         """Answer one question."""
-        config, where = question.config, faded(question.at(now), self._asking.policy)
+        config, where = question.config, faded(question.at(now), self._hive.policy)
         if self._alone is not None and not config.weights.get("trust", 0.0) > 0:
-            if self._asking.policy.ttl is not None:
+            if self._hive.policy.ttl is not None or self._hive.policy.decay_per_hour:
                 question = made(where, question.limit, config)
             found = self._alone.answer(
                 query, question, now, reranker=reranker, explain=explain, count_uses=count_uses
@@ -285,11 +273,11 @@ class HiveRecaller(Recaller):
         with tracer.span("hive.recall", limit=question.limit) as span:
             answer, homes = self._ask_hive(query, where, config, question.limit, reranker, explain=explain)
             span.note(hits=len(answer.hits), completeness=round(answer.completeness, 4))
-        if count_uses and answer.hits:
+        if count_uses and answer.hits and not self._past:
             per_home: dict[str, list[str]] = {}
             for hit in answer.hits:
                 per_home.setdefault(homes.get(hit.memory.id, ""), []).append(hit.memory.id)
-            self._asking.used(per_home)
+            self._hive.placement.note_uses(per_home)
         return answer
 
     def _ask_hive(
@@ -305,19 +293,18 @@ class HiveRecaller(Recaller):
         """The answer, and the member each candidate came from."""
         from skep.retrieval.pipeline import run
 
-        asking, members = self._asking, self._asking.members()
+        hive, members = self._hive, self._members()
         weighted = {name for name, weight in config.weights.items() if weight > 0}
         compared = config.select != "none" or config.updates
-        embedder: Embedder = asking.embedder
         ask = Ask(
-            vectors=embedder.dim if compared else 0,
+            vectors=hive.embedder.dim if compared else 0,
             counters=bool(weighted.intersection(COUNTED)),
-            boosted=asking.fitting(query),
-            boost=asking.policy.domain_boost,
-            former=MOST if config.updates and where.statuses == CURRENT else 0,
+            boosted=hive.layout.fitting(query),
+            boost=hive.policy.domain_boost,
+            former=REPLACED_MOST if config.updates and where.statuses == CURRENT else 0,
         )
-        sources = asking.sources(members, ask, limit)
-        linked = sources.links if self._engine.setting(MARKED) else _no_links
+        sources = hive.sources(members, ask, limit, past=self._past)
+        linked = sources.links if self._engine.setting(MARKED) else None
         found = run(
             query,
             config,
@@ -338,13 +325,9 @@ class HiveRecaller(Recaller):
                 filter(None, (found.reason, sources.problem, silent if heard.completeness < 1.0 else ""))
             ),
             trace=trace,
-            completeness=heard.completeness,
-            asked=heard.asked,
-            answered=heard.answered,
-            missing=heard.missing,
-            faults=heard.faults,
             candidates=len(sources.ids),
             same={name: tuple(others) for name, others in sources.same.items() if name in kept},
+            **msgspec.structs.asdict(heard),
         )
         return answer, sources.homes()
 
@@ -355,19 +338,15 @@ class HiveRecaller(Recaller):
         """
         shown = tuple(hit for hit in hits if hit.memory.id)
         told = sources.links([hit.memory.id for hit in shown]) if self._engine.setting(OPPOSED) else []
-        embedder: Embedder = self._asking.embedder
+        embedder = self._hive.embedder
 
-        def vectors(hits: Sequence[Hit]) -> Any:
-            return embedder.embed([searched_text(hit.memory.title, hit.memory.text) for hit in hits])
+        def vectors(memories: Sequence[Memory]) -> Any:
+            return embedder.embed([searched_text(memory.title, memory.text) for memory in memories])
 
         linked = [link for link in told if link.rel == CONTRADICTS]
         return conflicts_marked(
-            shown, vectors, embedder.calibrate, now=now, linked=linked, decided=self.decided
+            shown, vectors, sources.calibrate, now=now, linked=linked, decided=self.decided
         )
-
-
-def _no_links(_ids: Sequence[str]) -> Sequence[Link]:
-    return ()
 
 
 def faded(where: Filter, policy: HivePolicy) -> Filter:

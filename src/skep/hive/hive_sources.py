@@ -21,7 +21,7 @@ from skep.events import dot_of
 from skep.filters import admits_memory
 from skep.hive.messages import ROW, Ask, Fetched, Slice
 from skep.model import WORDS_ALONE, Link, Memory
-from skep.retrieval.sources import PAUSE_SECONDS, Counters, Scopes
+from skep.retrieval.sources import PAUSE_SECONDS, Counters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,6 @@ class Members(Protocol):
 class HivePool(NamedTuple):
     """The candidates of one search; see `retrieval.sources.Pool`."""
 
-    lines = scale = None
     rows: Ints
     words: Floats
     cosine: Singles
@@ -60,6 +59,7 @@ class HivePool(NamedTuple):
     confidence: Floats
     last_evidence_at: Floats
     importance: Floats
+    spoken: NDArray[np.bool_]
     words_total: int
     vectors_total: int
 
@@ -212,8 +212,9 @@ class HiveSources:
             found[name].astype(np.float32).astype(np.float64) for name in ("confidence", "importance")
         )
         words = self.impacts(self._ask.terms, rows).sum(axis=1, dtype=np.float64)
+        spoken = found["talk"] != 0
         return HivePool(
-            rows, words, cosine, created_at, confidence, evidence_at, importance, matched, embedded
+            rows, words, cosine, created_at, confidence, evidence_at, importance, spoken, matched, embedded
         )
 
     # What it asks afterwards
@@ -245,10 +246,6 @@ class HiveSources:
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row."""
         return self._vectors[rows] if self._ask.vectors else self._embedder.embed(self.texts(rows))
-
-    def scopes(self, rows: Ints) -> Scopes:
-        """The scope of each row as keys."""
-        return Scopes(place=self._rows["place"][rows], talk=self._rows["talk"][rows])
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row, with the trust the hive has in its author."""

@@ -1,6 +1,6 @@
 """The layouts of a hive: which member an agent writes to, who keeps copies of a memory, who answers for it.
 
-`Shared` (single and flat), `Sharded` and `Federated` implement `Layout`. Shards are placed by rendezvous hashing: every
+`Shared` (single and flat), `Sharded` and `Federated` are a `Layout`. Shards are placed by rendezvous hashing: every
 member scores every key, and the members with the highest scores own it. Nobody keeps a table, all members agree, and
 when one leaves only its own keys move, each to the next in its own order. Pure; called by everything in the hive.
 """
@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Protocol
 
 from skep.errors import InvalidInputError, NotFoundError, OutOfRangeError
 from skep.text.terms import query_terms, terms
@@ -98,82 +97,70 @@ def _person(member: str) -> bytes:
 ROOT = "root"
 
 
-class Layout(Protocol):
-    """A topology: who writes where, who keeps copies, who answers."""
+class Layout:
+    """A topology: who writes where, who keeps copies, who answers. The usual answers are those of one bank for all."""
 
-    @property
-    def kind(self) -> str:
-        """single, flat, federated or sharded."""
-        ...
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """The members, by name."""
-        ...
-
-    @property
-    def registers(self) -> str:
-        """The member that writes the hive's own registers, such as trust."""
-        ...
+    kind: str
+    """single, flat, federated or sharded."""
+    members: tuple[str, ...]
+    registers: str
+    """The member that writes the hive's own registers, such as trust."""
 
     def home(self, agent: str) -> str:
         """The member an agent writes to."""
-        ...
+        raise NotImplementedError
 
     def agents_of(self, member: str) -> tuple[str, ...]:
         """The agents that write to a member."""
-        ...
+        raise NotImplementedError
 
     def owner(self, memory_id: str) -> str | None:
         """The member that answers for a memory first; None where that is whoever has it."""
-        ...
+        raise NotImplementedError
 
     def first_for(self, member: str, memory_id: str, missing: tuple[str, ...]) -> bool:
         """True if a member answers for a memory while some are missing."""
-        ...
+        raise NotImplementedError
 
-    def keeps(self, member: str, memory_id: str) -> bool:
+    def keeps(self, member: str, memory_id: str) -> bool:  # noqa: ARG002
         """True if a member should hold a copy of a memory."""
-        ...
+        return True
 
-    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:
+    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
         """The members a new memory is copied to."""
-        ...
+        return ()
 
     def path(self, home: str, member: str) -> tuple[str, ...]:
         """The way a copy takes."""
-        ...
+        return (home, member)
 
     def lost(self, missing: int, total: int) -> float:
         """The share of memories that nobody can answer for when so many are missing, after asking around."""
-        ...
+        return missing / total
 
-    def fitting(self, query: str) -> tuple[str, ...]:
+    def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002
         """Members whose domains fit a query."""
-        ...
+        return ()
 
     def joined(self, member: str, actor: str) -> None:
         """Note the name under which a member's bank writes."""
-        ...
 
     def admit(self, agent: str, group: str | None = None) -> None:
-        """Count an agent in that joins while the hive runs."""
-        ...
+        """Count an agent in that joins while the hive runs; where each is a member, `replaced` does."""
 
     def dismiss(self, agent: str) -> None:
-        """Count an agent out."""
-        ...
+        """Count an agent out; what it wrote stays."""
 
 
-class Shared:
+class Shared(Layout):
     """Single and flat: everybody writes to and reads from one bank."""
 
     registers = "hive"
+    members = ("hive",)
 
     def __init__(self, kind: str, agents: Iterable[str]) -> None:
         self.kind = kind
         self.agents = unique(agents)
-        self.members = ("hive",)
 
     def home(self, agent: str) -> str:
         """The one member."""
@@ -204,49 +191,18 @@ class Shared:
         """Always."""
         return not missing
 
-    def keeps(self, member: str, memory_id: str) -> bool:  # noqa: ARG002
-        """Always."""
-        return True
 
-    def copies(self, home: str, memory_id: str, *, broadcast: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """None are needed."""
-        return ()
-
-    def path(self, home: str, member: str) -> tuple[str, ...]:
-        """Straight."""
-        return (home, member)
-
-    def lost(self, missing: int, total: int) -> float:
-        """Everything."""
-        return missing / total
-
-    def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002
-        """There is nothing to choose."""
-        return ()
-
-    def joined(self, member: str, actor: str) -> None:
-        """Nothing depends on it."""
-
-
-class Sharded:
+class Sharded(Layout):
     """Every agent is a member; rendezvous hashing says which of them keep a memory."""
 
     kind = "sharded"
 
     def __init__(self, agents: Iterable[str], *, replication: int) -> None:
         self.ring = Ring(unique(agents), replication=replication)
+        self.members = self.ring.members
+        self.registers = self.members[0]
         self.unplaced: dict[str, str] = {}
         """Memories whose owners could not all be reached, and the member that answers for them meanwhile."""
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """The agents."""
-        return self.ring.members
-
-    @property
-    def registers(self) -> str:
-        """The first of them."""
-        return self.ring.members[0]
 
     def home(self, agent: str) -> str:
         """Its own member."""
@@ -272,26 +228,9 @@ class Sharded:
         """The owners."""
         return tuple(member for member in self.ring.owners(memory_id) if member != home)
 
-    def path(self, home: str, member: str) -> tuple[str, ...]:
-        """Straight."""
-        return (home, member)
-
     def lost(self, missing: int, total: int) -> float:
         """The share of memories that have all their owners among the missing."""
         return all_missing(missing, total, self.ring.replication)
-
-    def fitting(self, query: str) -> tuple[str, ...]:  # noqa: ARG002
-        """Shards hold everything of anything."""
-        return ()
-
-    def joined(self, member: str, actor: str) -> None:
-        """Ownership does not depend on who wrote."""
-
-    def admit(self, agent: str, group: str | None = None) -> None:
-        """Agents are members here: `replaced` makes a layout with another one."""
-
-    def dismiss(self, agent: str) -> None:
-        """Agents are members here: `replaced` makes a layout without one."""
 
     def replaced(self, members: Iterable[str]) -> Sharded:
         """The same with other members."""
@@ -300,7 +239,7 @@ class Sharded:
         return fresh
 
 
-class Federated:
+class Federated(Layout):
     """A tree of groups. Agents of a group share its bank; what is sure enough is copied to all groups."""
 
     kind = "federated"
@@ -395,10 +334,6 @@ class Federated:
         """A group and every group below it."""
         known(group, self.members)
         return tuple(member for member in self.members if group in self._ancestors(member))
-
-    def lost(self, missing: int, total: int) -> float:
-        """Only what was broadcast has copies."""
-        return missing / total
 
     def fitting(self, query: str) -> tuple[str, ...]:
         """Groups whose domains share a word with the query."""

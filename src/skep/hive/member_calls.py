@@ -39,6 +39,8 @@ LATE = "no answer in time"
 NOBODY = "nobody is there"
 
 
+BATCH = 1000
+"""Memories that a member lists at a time."""
 SUSPECT_AFTER = 2
 """Questions missed in a row after which a member is no longer waited for."""
 
@@ -340,7 +342,7 @@ def _shown_elsewhere(hive: Hive, queues: dict[str, deque[tuple[int, Memory]]]) -
 
 
 def of_members(
-    calls: Calls, statuses: Sequence[str], names: Iterable[str] | None = None, *, batch: int = 1000
+    calls: Calls, statuses: Sequence[str], names: Iterable[str] | None = None
 ) -> Listed[tuple[str, Memory]]:
     """Every memory of some statuses that members (all, unless named) hold, copies included."""
     where = Filter(statuses=tuple(statuses))
@@ -349,12 +351,12 @@ def of_members(
     found: list[tuple[str, Memory]] = []
     while places:
         frames: dict[str, Frame] = {
-            name: ShardFind(where=where, limit=batch, before=before) for name, before in places.items()
+            name: ShardFind(where=where, limit=BATCH, before=before) for name, before in places.items()
         }
         told = calls.ask_each(frames, ShardPage)
         missing |= set(told.missing)
         found += [(name, memory) for name, page in told.answers.items() for _, memory in page.found]
-        places = {name: page.found[-1][0] for name, page in told.answers.items() if len(page.found) >= batch}
+        places = {name: page.found[-1][0] for name, page in told.answers.items() if len(page.found) >= BATCH}
     return Listed(found, asked=asked, missing=missing)
 
 

@@ -16,7 +16,7 @@ from skep.events import UNPLACED, subjects_of
 from skep.hive.bus.bus import safe_part
 from skep.hive.layouts import Layout, Sharded
 from skep.hive.members import Member
-from skep.hive.messages import MemberHello
+from skep.hive.messages import MemberHello, ShardFetched
 from skep.model import ANY, Event, Link, Memory
 from skep.replication.signatures import Keyring, Signers
 
@@ -220,11 +220,15 @@ class MemberSet(Mapping[str, Member]):
             here = next((m for m in (one.get(memory_id) for one in self.values()) if m), None)
             if here is not None:
                 found[memory_id] = here
-        lost = [memory_id for memory_id in memory_ids if memory_id not in found]
-        if lost and self.elsewhere():
-            for part in self.calls.fetch(lost, to=self.elsewhere()).answers.values():
-                found.update({memory.id: memory for memory in part.found.memories})
+        for part in self._away([name for name in memory_ids if name not in found]).values():
+            found.update({memory.id: memory for memory in part.found.memories})
         return found
+
+    def _away(self, memory_ids: Sequence[str], **what: Any) -> dict[str, ShardFetched]:
+        """What the members elsewhere have of some memories."""
+        names = self.elsewhere()
+        wanted = bool(names) and bool(memory_ids or what.get("named"))
+        return self.calls.fetch(memory_ids, to=names, **what).answers if wanted else {}
 
     def holder(self, memory_id: str) -> Member | None:
         """A member of this process that has a memory, the one that answers for it first; it is fetched if it is
@@ -247,12 +251,11 @@ class MemberSet(Mapping[str, Member]):
         for member in self.values():
             if member.bank.engine.log.get(event_id) is not None:
                 return member
-        if self.elsewhere():
-            for part in self.calls.fetch((), named=[event_id], to=self.elsewhere()).answers.values():
-                if part.events:
-                    self.adopt(self.registers, subjects_of(part.events[0]))
-                    self.registers.take(part.events)
-                    return self.registers
+        for part in self._away((), named=[event_id]).values():
+            if part.events:
+                self.adopt(self.registers, subjects_of(part.events[0]))
+                self.registers.take(part.events)
+                return self.registers
         return None
 
     def adopt(self, home: Member, memory_ids: Iterable[str]) -> None:
@@ -266,10 +269,9 @@ class MemberSet(Mapping[str, Member]):
                 home.take(holder.events_of([memory_id]), path=self.layout.path(holder.name, home.name))
             else:
                 lost.append(memory_id)
-        if lost and self.elsewhere():
-            for name, part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.items():
-                if part.events:
-                    home.take(part.events, path=self.layout.path(name, home.name))
+        for name, part in self._away(lost, events=True).items():
+            if part.events:
+                home.take(part.events, path=self.layout.path(name, home.name))
 
     def events_of(self, memory_ids: Sequence[str]) -> list[Event]:
         """Every event that shaped some memories, from whoever has them."""
@@ -281,9 +283,8 @@ class MemberSet(Mapping[str, Member]):
                 lost.append(memory_id)
             else:
                 found.update({event.id: event for event in holder.events_of([memory_id])})
-        if lost and self.elsewhere():
-            for part in self.calls.fetch(lost, events=True, to=self.elsewhere()).answers.values():
-                found.update({event.id: event for event in part.events})
+        for part in self._away(lost, events=True).values():
+            found.update({event.id: event for event in part.events})
         return list(found.values())
 
     def links_of(self, memory_id: str) -> list[Link]:
@@ -291,9 +292,8 @@ class MemberSet(Mapping[str, Member]):
         found: dict[Link, None] = {}
         for member in self.values():
             found |= dict.fromkeys(member.links([memory_id]))
-        if self.elsewhere():
-            for part in self.calls.fetch([memory_id], links=True, to=self.elsewhere()).answers.values():
-                found |= dict.fromkeys(part.found.links)
+        for part in self._away([memory_id], links=True).values():
+            found |= dict.fromkeys(part.found.links)
         return list(found)
 
 

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from skep.bank.read import every
 from skep.confidence import lineage
 from skep.events import belongs, dot_of
 from skep.filters import Filter
-from skep.hive.bus.bus import Subscription, safe_part
+from skep.hive.bus.bus import safe_part
+from skep.hive.bus.member_bus import BusSubscription
 from skep.hive.messages import (
     BlastQuery,
     Envelope,
@@ -74,12 +76,9 @@ def status_of(member: Member, query: StatusQuery) -> StatusAnswer:
     links = sum(source in ids for source in engine.link_sources())
     trials = sum(m.successes + m.failures for m in engine.procedures() if m.id in ids and not m.merged_into)
     if query.missing:
-        return StatusAnswer(
-            member=member.name, by_status=by_status, by_kind=by_kind, links=links, trials=trials
-        )
+        return StatusAnswer(by_status=by_status, by_kind=by_kind, links=links, trials=trials)
     own = member.bank.status()
     return StatusAnswer(
-        member=member.name,
         by_status=by_status,
         by_kind=by_kind,
         links=links,
@@ -94,12 +93,11 @@ def status_of(member: Member, query: StatusQuery) -> StatusAnswer:
     )
 
 
-def outcomes_of(name: str, bank: Bank, query: OutcomesQuery) -> OutcomesAnswer:
+def outcomes_of(bank: Bank, query: OutcomesQuery) -> OutcomesAnswer:
     """The outcomes that one bank knows of, and what it knows to be undone."""
     log = bank.engine.log
     events = log.outcomes() if query.memory is None else log.of(query.memory)
     return OutcomesAnswer(
-        member=name,
         events=tuple(event for event in events if event.kind == "outcome"),
         undos=tuple(log.undos()),
     )
@@ -128,7 +126,6 @@ def lacking_of(member: Member, request: RepairRequest) -> RepairEvents:
         if targets:
             events.append(without_position(event))
     return RepairEvents(
-        member=member.name,
         events=tuple(events),
         wanted={name: tuple(places) for name, places in wanted.items()},
         passed=request.passed.merged(Versions.of((e.actor, e.counter) for e in batch)),
@@ -147,13 +144,13 @@ def expired_of(member: Member, query: ExpiredQuery) -> ExpiredAnswer:
     engine = bank.engine
     due = {memory.id: None for memory in engine.due(query.now)}
     if not query.mark:
-        return ExpiredAnswer(member=member.name, ids=tuple(due))
+        return ExpiredAnswer(ids=tuple(due))
     before = engine.log.last_seq()
     marked = [memory_id for memory_id in query.mark if memory_id in due]
     for memory_id in marked:
         bank.mark(memory_id, "expired", "its time was over")
     events = tuple(without_position(event) for event in engine.log.after(before))
-    return ExpiredAnswer(member=member.name, ids=tuple(marked), events=events)
+    return ExpiredAnswer(ids=tuple(marked), events=events)
 
 
 PLACED = ShardStore | FactPromoted | FactRetracted | FactsChanged | MemberHello
@@ -195,7 +192,7 @@ class Member:
             bank.engine.sign = signers.sign  # type: ignore[assignment]
         self.paths = Paths(bank, name, lambda actor: members.way(actor, name))
         self.shard = Shard(bank.engine, member=name, answers_for=self._answers_for, lineage=self._sources)
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[BusSubscription] = []
 
     def _answers_for(self, memory_id: str, missing: tuple[str, ...]) -> bool:
         return self.members.layout.first_for(self.name, memory_id, missing)
@@ -219,10 +216,10 @@ class Member:
             fault = (
                 f"{envelope.sender or 'somebody'} is no member of this hive; events enter by gossip or sync"
             )
-            return Failed(member=self.name, error=fault)
+            return Failed(error=fault)
         match frame:
             case ShardQuery():
-                return ShardResponse(member=self.name, slice=self.shard.answer(frame.ask))
+                return ShardResponse(slice=self.shard.answer(frame.ask))
             case ShardFetch():
                 return self._fetched(frame)
             case ShardStore():
@@ -230,7 +227,7 @@ class Member:
             case SyncRequest():
                 return _events_lacking(self.bank, frame)
             case SeenRequest():
-                return Seen(member=self.name, seen=seen(self.bank))
+                return Seen(seen=seen(self.bank))
             case RepairRequest():
                 return lacking_of(self, frame)
             case BlastQuery():
@@ -238,7 +235,7 @@ class Member:
             case ExpiredQuery():
                 return expired_of(self, frame)
             case OutcomesQuery():
-                return outcomes_of(self.name, self.bank, frame)
+                return outcomes_of(self.bank, frame)
             case StatusQuery():
                 return status_of(self, frame)
             case ShardFind():
@@ -269,7 +266,6 @@ class Member:
         events += [without_position(event) for event in map(engine.log.get, frame.named) if event is not None]
         there = {memory.id for memory in memories}
         return ShardFetched(
-            member=self.name,
             found=Fetched(memories=memories, links=tuple(links)),
             events=tuple(events),
             paths={memory.id: self.paths.of(memory.id) for memory in memories} if frame.events else {},
@@ -279,11 +275,11 @@ class Member:
     def _page(self, frame: ShardFind) -> ShardPage:
         engine = self.bank.engine
         found = engine.find(frame.where, limit=frame.limit, before_row=frame.before, terms=frame.terms)
-        return ShardPage(member=self.name, found=tuple(found))
+        return ShardPage(found=tuple(found))
 
     def _stored(self, transfer: Transfer) -> ShardStored:
         faults: dict[str, Fault] = {refused.event: refused.fault for refused in transfer.refused}
-        return ShardStored(member=self.name, applied=transfer.events, refused=faults, held=transfer.held)
+        return ShardStored(applied=transfer.events, refused=faults, held=transfer.held)
 
     def _follow(self, frame: FactPromoted | FactRetracted | FactsChanged, path: tuple[str, ...]) -> Transfer:
         """Take what concerns memories that are here, or should be."""
@@ -315,14 +311,8 @@ class Member:
         return self.bank.engine.get(memory_id)
 
     def current(self) -> Iterator[Memory]:
-        """The memories that a recall may return, a page at a time."""
-        cursor: str | None = None
-        while True:
-            page = self.bank.find(limit=1000, cursor=cursor)
-            yield from page
-            if page.cursor is None:
-                return
-            cursor = page.cursor
+        """The memories that a recall may return."""
+        return every(self.bank)
 
     def links(self, ids: Iterable[str]) -> list[Link]:
         """The links that touch some memories."""

@@ -138,7 +138,6 @@ class ShardQuery(msgspec.Struct, frozen=True, tag="SHARD_QUERY", kw_only=True):
 class ShardResponse(msgspec.Struct, frozen=True, tag="SHARD_RESPONSE", kw_only=True):
     """The answer of one member to a query: candidates with their raw signals, and its statistics."""
 
-    member: str
     slice: Slice
 
 
@@ -155,7 +154,6 @@ class ShardFetch(msgspec.Struct, frozen=True, tag="SHARD_FETCH", kw_only=True):
 class ShardFetched(msgspec.Struct, frozen=True, tag="SHARD_FETCHED", kw_only=True):
     """Memories, links and events that a member has of those asked for."""
 
-    member: str
     found: Fetched
     events: tuple[Event, ...] = ()
     paths: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
@@ -176,7 +174,6 @@ class ShardFind(msgspec.Struct, frozen=True, tag="SHARD_FIND", kw_only=True):
 class ShardPage(msgspec.Struct, frozen=True, tag="SHARD_PAGE", kw_only=True):
     """Memories of a member under a filter, each with its row there."""
 
-    member: str
     found: tuple[tuple[int, Memory], ...] = ()
 
 
@@ -195,7 +192,6 @@ class SeenRequest(msgspec.Struct, frozen=True, tag="SEEN_REQUEST", kw_only=True)
 class Seen(msgspec.Struct, frozen=True, tag="SEEN", kw_only=True):
     """The events a member has seen."""
 
-    member: str
     seen: Versions
 
 
@@ -211,7 +207,6 @@ class RepairRequest(msgspec.Struct, frozen=True, tag="REPAIR_REQUEST", kw_only=T
 class RepairEvents(msgspec.Struct, frozen=True, tag="REPAIR_EVENTS", kw_only=True):
     """Events that some members should have: each once, and per member the places of its own."""
 
-    member: str
     events: tuple[Event, ...] = ()
     wanted: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict[str, tuple[int, ...]])
     passed: Versions = Versions()
@@ -238,7 +233,6 @@ class Touched(msgspec.Struct, frozen=True, array_like=True):
 class BlastAnswer(msgspec.Struct, frozen=True, tag="BLAST_ANSWER", kw_only=True):
     """Memories of one member that a source wrote, or that were derived."""
 
-    member: str
     memories: tuple[Touched, ...] = ()
     confirmations: tuple[str, ...] = ()
     """Events by which the source confirmed memories of others."""
@@ -256,7 +250,6 @@ class ExpiredQuery(msgspec.Struct, frozen=True, tag="EXPIRED_QUERY", kw_only=Tru
 class ExpiredAnswer(msgspec.Struct, frozen=True, tag="EXPIRED_ANSWER", kw_only=True):
     """Expired memories of one member, or the events by which it marked them."""
 
-    member: str
     ids: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
 
@@ -270,7 +263,6 @@ class OutcomesQuery(msgspec.Struct, frozen=True, tag="OUTCOMES_QUERY", kw_only=T
 class OutcomesAnswer(msgspec.Struct, frozen=True, tag="OUTCOMES_ANSWER", kw_only=True):
     """The outcomes one member knows of, and everything it knows to be undone."""
 
-    member: str
     events: tuple[Event, ...] = ()
     undos: tuple[Event, ...] = ()
 
@@ -284,7 +276,6 @@ class StatusQuery(msgspec.Struct, frozen=True, tag="STATUS_QUERY", kw_only=True)
 class StatusAnswer(msgspec.Struct, frozen=True, tag="STATUS_ANSWER", kw_only=True, omit_defaults=True):
     """The figures of one member; copies that others answer for are not counted."""
 
-    member: str
     by_status: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     by_kind: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     links: int = 0
@@ -323,7 +314,6 @@ class ShardUsed(msgspec.Struct, frozen=True, tag="SHARD_USED", kw_only=True):
 class ShardStored(msgspec.Struct, frozen=True, tag="SHARD_STORED", kw_only=True):
     """The answer to a store: what was new, and what is held back."""
 
-    member: str
     applied: int
     refused: dict[str, Fault] = msgspec.field(default_factory=dict[str, Fault])
     """Events that were not believed, and why."""
@@ -336,19 +326,15 @@ class GossipRequest(msgspec.Struct, frozen=True, tag="GOSSIP_REQUEST", kw_only=T
 
     hive: str
     """The hive that asks."""
-    digest: Literal["versions", "bloom", "none"] = "versions"
-    salt: int = 0
-    """A number on which the places in a Bloom digest depend, so that the same events are not overlooked every time."""
     current: bool = False
-    """Say also which memories a recall could return; to see how far all agree."""
+    """Say instead which memories a recall could return; to see how far all agree."""
 
 
 class GossipDigest(msgspec.Struct, frozen=True, tag="GOSSIP_DIGEST", kw_only=True):
-    """The events of a peer: ranges of counters, or a Bloom filter of ids."""
+    """The events of a peer, or what it could answer with."""
 
     hive: str
     seen: Versions | None = None
-    bloom: bytes | None = None
     current: bytes | None = None
     """What a recall could return, as int64 hashes of the contents: one for memories that say the same."""
 
@@ -456,7 +442,6 @@ class Told(msgspec.Struct, frozen=True, tag="TOLD", kw_only=True):
 class Failed(msgspec.Struct, frozen=True, tag="FAILED", kw_only=True):
     """The answer of a handler that could not answer."""
 
-    member: str
     error: str
 
 

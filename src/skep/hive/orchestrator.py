@@ -17,9 +17,9 @@ import msgspec
 from skep.errors import SkepError, SyncError
 from skep.events import subjects_of
 from skep.filters import Filter
-from skep.hive.bus.bus import Consumer, ConsumerConfig, StreamConfig, safe_part
+from skep.hive.bus.bus import Reader, safe_part
 from skep.hive.gossip import Gossip, Round
-from skep.hive.hive_recall import Answer, Asked, Asking, Heard, HiveRecaller, joined
+from skep.hive.hive_recall import Answer, Heard, HiveRecaller, Scatter, joined
 from skep.hive.messages import (
     AgentOnline,
     AgentProgress,
@@ -108,16 +108,13 @@ class Orchestrator:
         hive.listen()
         self._consumer = self._subscribe()
 
-    def _subscribe(self) -> Consumer:
+    def _subscribe(self) -> Reader:
         """Follow what other hives announce and what is fed to this agent, from the beginning."""
         bus, name = self.hive.bus, safe_part(self.agent)
         self.hive.placement.announce = True
-        stream = "skep-events"
-        bus.add_stream(
-            stream, StreamConfig(subjects=("hive.*.events", "hive.*.feed.>"), when_full="drop_oldest")
-        )
+        reader = bus.follow(f"{self.hive.name}/{name}")
         bus.publish(f"{self.hive.subjects.root}.feed.all", AgentOnline(agent=self.agent))
-        return bus.consumer(stream, f"{self.hive.name}/{name}", ConsumerConfig(start="all"))
+        return reader
 
     @property
     def feed(self) -> str:
@@ -130,10 +127,9 @@ class Orchestrator:
 
     def query_unified(self, query: str, *, limit: int = 5, **options: Any) -> Answer:
         """Ask the agent's own memories, its hive and all peers, and rank everything once."""
-        layers = {"": self.hive.asking(lambda: self.bank.private)}
-        layers |= {name: peer.asking() for name, peer in self.peers.items()}
-        asking = msgspec.structs.replace(layers[""], members=lambda: _Layers(layers))
-        recaller = HiveRecaller(self.bank.engine, asking)
+        layers = {"": self.hive.scatter(self.bank.private)}
+        layers |= {name: peer.scatter() for name, peer in self.peers.items()}
+        recaller = HiveRecaller(self.bank.engine, self.hive, lambda: _Layers(layers))
         where: Filter = self.bank.filter(valid_at=self.hive.now(), **options)
         with tracer.span("hive.unified", agent=self.agent, layers=len(layers)):
             question = recaller.question(where, limit)
@@ -266,8 +262,8 @@ class Orchestrator:
 class _Layers:
     """Several hives asked as one; implements `hive_sources.Members`."""
 
-    def __init__(self, layers: Mapping[str, Asking]) -> None:
-        self._scatters: dict[str, Asked] = {name: asking.members() for name, asking in layers.items()}
+    def __init__(self, layers: Mapping[str, Scatter]) -> None:
+        self._scatters = layers
 
     def ask(self, ask: Ask) -> Mapping[str, Slice]:
         """The answers by hive and member; all hives are asked at once, so that none uses up another's time."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from skep.confidence import lineage
-from skep.errors import InvalidInputError, NotFoundError
+from skep.errors import NotFoundError
 from skep.events import UNPLACED, WITHDRAWN, Propose, checked, content, stays, subjects_of
 from skep.filters import Filter
 from skep.hive.gateway import Quarantined
@@ -259,33 +259,7 @@ class Placement:
         marked = dict.fromkeys(memory_id for part in told.answers.values() for memory_id in part.ids)
         return Listed(marked, asked=len(found.asked), missing=missing)
 
-    def refresh(self, memory_id: str, ttl: float | None) -> Memory:
-        """Give a memory its full time again, in every copy."""
-        seconds = ttl or self.policy.ttl
-        if seconds is None:
-            raise InvalidInputError(
-                "the hive has no ttl; say how many seconds the memory should live", field="ttl"
-            )
-        holder = self.members.holder(memory_id) or self.members.registers
-        memory = self.changed_at(holder, lambda bank: bank.revise(memory_id, ttl=seconds))
-        if memory.status == "expired":
-            memory = self.changed_at(holder, lambda bank: bank.mark(memory_id, "active", "refreshed"))
-        return memory
-
     # The hive as one replica
-
-    def versions(self) -> dict[str, int]:
-        """Per actor, up to where nothing is missing in the hive as a whole."""
-        return self.seen_by_members().vector()
-
-    def scattered(self) -> dict[str, list[int]]:
-        """Per actor, events beyond a gap."""
-        whole = self.seen_by_members()
-        beyond = whole.minus(Versions.contiguous(whole.vector()))
-        found: dict[str, list[int]] = {}
-        for actor, counter in beyond.dots():
-            found.setdefault(actor, []).append(counter)
-        return found
 
     def seen_by_members(self) -> Versions:
         """The events that any member has seen, here or elsewhere; a silent member counts as having seen none."""
@@ -617,7 +591,6 @@ def repair(
     path: Callable[[str, str], tuple[str, ...]],
     *,
     among: Iterable[str] | None = None,
-    batch: int = BATCH,
 ) -> Repaired:
     """Ask every member what the others lack, and hand it on.
 
@@ -625,7 +598,6 @@ def repair(
         calls: The way to the members.
         path: The way a copy takes from one member to another.
         among: The members to ask; all of them by default.
-        batch: How many events a member looks through at a time.
     """
     with tracer.span("hive.repair") as span:
         standing = calls.ask(SeenRequest(), Seen, to=among)
@@ -635,12 +607,12 @@ def repair(
         for source in known:
             passed = Versions()
             while source not in missing:
-                request = RepairRequest(seen=known, passed=passed, limit=batch)
+                request = RepairRequest(seen=known, passed=passed, limit=BATCH)
                 found = calls.ask(request, RepairEvents, to=(source,)).answers.get(source)
                 if found is None:
                     missing.add(source)
                     break
-                told = _hand_on(calls, found, path)
+                told = _hand_on(calls, source, found, path)
                 missing |= {name for name in found.wanted if name not in told}
                 for name, stored in told.items():
                     moved += stored.applied
@@ -656,11 +628,11 @@ def repair(
 
 
 def _hand_on(
-    calls: Calls, found: RepairEvents, path: Callable[[str, str], tuple[str, ...]]
+    calls: Calls, source: str, found: RepairEvents, path: Callable[[str, str], tuple[str, ...]]
 ) -> Mapping[str, ShardStored]:
     frames = {
         name: ShardStore(events=tuple(found.events[place] for place in places))
         for name, places in found.wanted.items()
     }
-    paths = {name: path(found.member, name) for name in frames}
+    paths = {name: path(source, name) for name in frames}
     return calls.ask_each(frames, ShardStored, paths=paths).answers

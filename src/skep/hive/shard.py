@@ -9,12 +9,12 @@ Called by `members`, and by the recall of a past state. It reads one engine and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from skep.confidence import content_hash
 from skep.filters import Filter
 from skep.hive.messages import ROW, Ask, Slice
 from skep.model import STATUSES
@@ -163,7 +163,7 @@ class Shard:
         sent["scope"], sent["kind"] = index.columns(("scope", "kind"), rows)
         sent["place"], sent["talk"] = sources.scopes(rows)
         sent["content"] = [
-            content_of(text, *row) for text, *row in zip(texts, sent["scope"], sent["kind"], strict=True)
+            content_hash(text, *row) for text, *row in zip(texts, sent["scope"], sent["kind"], strict=True)
         ]
         sent["admitted"] = np.isin(rows, index.rows_where(ask.where, NOTHING)) if judged else True
         extra: dict[str, Any] = {}
@@ -236,9 +236,3 @@ class _Search:
             for low, high in zip((first - window).tolist(), (last + window).tolist(), strict=True):
                 found[here[max(0, low) : high]] = True
         return rows[found]
-
-
-def content_of(text: str, scope: int, kind: int) -> int:
-    """Equal for memories of one kind and scope with the same words, whatever their case."""
-    said = f"{scope}\x1f{kind}\x1f{' '.join(text.casefold().split())}"
-    return int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big", signed=True)

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+A = TypeVar("A")
+T = TypeVar("T")
 logger = logging.getLogger("skep.hive.trace")
 
 
@@ -56,20 +58,14 @@ def current_trace() -> str:
     return span.trace if span else ""
 
 
-class carried:
+@contextmanager
+def carried(trace: str) -> Generator[None]:
     """Run a block as part of an operation that began elsewhere, without a step of its own."""
-
-    __slots__ = ("_token", "_trace")
-
-    def __init__(self, trace: str) -> None:
-        self._trace = trace
-
-    def __enter__(self) -> None:
-        span = Span(trace=self._trace, id="", parent=None, name="", started=0.0) if self._trace else None
-        self._token = _current.set(span)
-
-    def __exit__(self, *unused: object) -> None:
-        _current.reset(self._token)
+    token = _current.set(Span(trace=trace, id="", parent=None, name="", started=0.0) if trace else None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 class Tracer:
@@ -86,16 +82,11 @@ class Tracer:
         self._now = now
         self._new_id = new_id
 
-    @property
-    def listening(self) -> bool:
-        """True if anybody would see a small step: a sink of one's own, a debug log, or OpenTelemetry at
-        work.
-        """
-        return self._sink is not _log or logger.isEnabledFor(logging.DEBUG) or _otel() is not None
-
-    def step(self, name: str, *, trace: str = "", **attributes: Any) -> AbstractContextManager[Any]:
-        """A small and frequent step: a span if anybody listens, else only the trace id goes along."""
-        return self.span(name, trace=trace, **attributes) if self.listening else carried(trace)
+    def run(self, name: str, work: Callable[[A], T], given: A, *, trace: str, **attributes: Any) -> T:
+        """Do a small and frequent step: as a span if anybody listens, else only the trace id goes along."""
+        listening = self._sink is not _log or logger.isEnabledFor(logging.DEBUG) or _otel() is not None
+        with self.span(name, trace=trace, **attributes) if listening else carried(trace):
+            return work(given)
 
     @contextmanager
     def span(self, name: str, *, trace: str = "", **attributes: Any) -> Generator[Span]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from skep.bank.read import every
 from skep.confidence import independent, lineage
 from skep.engine.engine import CHANGES
 from skep.errors import OutOfRangeError
@@ -345,7 +346,6 @@ def _in_time(names: set[str], memories: dict[str, Touched]) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (memories[name].created_at, name)))
 
 
-UNDONE = ("retracted",)
 TAKEN_BACK = frozenset((*CHANGES, "dispute", "outcome"))
 """What a source did to memories of others, and a rollback undoes; confirmations are counted apart."""
 
@@ -363,7 +363,6 @@ def blast(member: Member, query: BlastQuery) -> BlastAnswer:
         if query.source is not None and memory.confirmations:
             confirmations |= dict.fromkeys(_confirmed_by(member.bank, memory.id, query))
     return BlastAnswer(
-        member=member.name,
         memories=tuple(touched),
         confirmations=tuple(confirmations),
         changes=tuple(_changed_by(member.bank, query)) if query.source is not None else (),
@@ -371,14 +370,8 @@ def blast(member: Member, query: BlastQuery) -> BlastAnswer:
 
 
 def everything(bank: Bank, status: str | None = None) -> Iterator[Memory]:
-    """Every memory (of one status, if given) that was not already taken back, a page at a time."""
-    cursor: str | None = None
-    while True:
-        page = bank.find(status=status, limit=1000, cursor=cursor)
-        yield from (memory for memory in page if memory.status not in UNDONE)
-        if page.cursor is None:
-            return
-        cursor = page.cursor
+    """Every memory (of one status, if given) that was not already taken back."""
+    return (memory for memory in every(bank, status=status) if memory.status != "retracted")
 
 
 def _wrote(bank: Bank, memory: Memory, query: BlastQuery) -> bool:

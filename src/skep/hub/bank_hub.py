@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
-import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,22 +16,19 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.errors import InvalidInputError, SyncError
-from skep.hub.hub import BATCH, Batch, HubStatus, SnapshotNote, outlived
+from skep.hub.hub import BATCH, Batch, HubStatus, PollingHub, SnapshotNote, outlived, place_of, position_of
 from skep.model import Event
 from skep.replication.exchange import seen, take, without_position
 from skep.replication.version_vectors import Versions
 
-PAUSE = 0.1
-"""Seconds between two looks at the log while waiting."""
 
-
-class BankHub:
+class BankHub(PollingHub):
     """A bank as a log that others share. See `Hub` for the promises."""
 
     def __init__(self, bank: Bank) -> None:
+        super().__init__()
         self._bank = bank
         self._engine = bank.engine
-        self._closed = threading.Event()
         self.url = f"file://{bank.file}" if bank.file else ":memory:"
 
     @property
@@ -49,23 +44,17 @@ class BankHub:
         """Events after a position, in the order in which they came."""
         log, start = self.log, self.number(after)
         found = list(islice(self._engine.log.after(start, min(limit, BATCH)), limit))
-        position = f"{log}:{found[-1].seq if found else start}"
+        position = position_of(log, found[-1].seq if found else start)
         return Batch(events=tuple(map(without_position, found)), position=position, log=log)
 
     def number(self, position: str) -> int:
         """The place in the log that a position names; 0 if it is of another log."""
-        log, _, number = position.rpartition(":")
-        known = log == self.log and number.isdecimal() and int(number) <= self._engine.log.last_seq()
-        return int(number) if known else 0
+        number = place_of(position, self.log, 0)
+        return number if 0 <= number <= self._engine.log.last_seq() else 0
 
-    def wait(self, after: str, timeout: float) -> bool:
-        """Look at the log every tenth of a second."""
-        deadline = time.monotonic() + timeout
-        start = self.number(after)
-        while self._engine.log.last_seq() <= start:
-            if time.monotonic() > deadline or self._closed.wait(PAUSE):
-                return False
-        return True
+    def has_more(self, after: str) -> bool:
+        """True if the log has become longer."""
+        return self._engine.log.last_seq() > self.number(after)
 
     def held(self) -> Versions:
         """The events of the bank."""
@@ -138,10 +127,6 @@ class BankHub:
         if self._bank.file is not None:
             for begun in self._bank.file.parent.glob(f"{self.snapshot_file().name}.*.partial"):
                 begun.unlink(missing_ok=True)  # whoever sends it has to begin anew
-
-    def close(self) -> None:
-        """End what waits; the bank is closed by whoever opened it."""
-        self._closed.set()
 
     def snapshot_file(self) -> Path:
         """Where the snapshot lies."""

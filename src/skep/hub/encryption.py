@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from skep.errors import ConfigError, CorruptBankError, MissingExtraError, SyncError
-from skep.hub.hub import BATCH, Batch, Hub, HubStatus, decode, encode
+from skep.hub.hub import BATCH, Batch, Hub, decode, encode
 from skep.model import Event
 from skep.replication.version_vectors import Versions
 
@@ -39,6 +39,7 @@ class EncryptedHub:
         self._box, self._error = _box(key)
         self.url = hub.url
         self.wait, self.held, self.claim, self.close = hub.wait, hub.held, hub.claim, hub.close
+        self.status = hub.status
 
     def append(self, events: Sequence[Event]) -> None:
         """Seal events and store them."""
@@ -48,10 +49,6 @@ class EncryptedHub:
         """Events after a position, opened."""
         batch = self._hub.read(after, limit)
         return msgspec.structs.replace(batch, events=tuple(map(self._opened, batch.events)))
-
-    def status(self) -> HubStatus:
-        """The bank it belongs to, its size and its snapshot."""
-        return self._hub.status()
 
     def erase(self, events: Sequence[Event]) -> None:
         """Put sealed events without text in the place of the stored ones."""

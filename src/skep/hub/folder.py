@@ -19,8 +19,6 @@ import os
 import re
 import shutil
 import socket
-import threading
-import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -28,26 +26,28 @@ from uuid import uuid4
 
 import msgspec
 
-from skep.errors import DiskFullError, HubAwayError, ReadOnlyError, SkepError, SyncError
-from skep.hub.hub import AWAY_SECONDS, BATCH, Batch, HubStatus, SnapshotNote, encode, outlived
-from skep.index.segment_files import Holding, sync_folder
+from skep.errors import DiskFullError, HubAwayError, ReadOnlyError, SkepError
+from skep.hub.hub import (
+    AWAY_SECONDS,
+    BATCH,
+    Batch,
+    Heading,
+    HubStatus,
+    PollingHub,
+    SnapshotNote,
+    alone,
+    encode,
+    outlived,
+    place_of,
+    position_of,
+    read_heading,
+)
+from skep.index.segment_files import sync_folder
 from skep.model import Event
 from skep.replication.version_vectors import Versions
 
-FORMAT = "skep-hub"
-PAUSE = 0.1
-"""Seconds between two looks at the folder while waiting."""
 Positions = dict[str, tuple[str, int]]
 """Per file the number of its writing, and the bytes that were read."""
-
-
-class Heading(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of `hub.json`."""
-
-    format: str = FORMAT
-    version: int = 1
-    log: str
-    bank: str | None = None
 
 
 class FileSnapshot(SnapshotNote, frozen=True, kw_only=True):
@@ -63,10 +63,9 @@ class _Dot(msgspec.Struct):
 
 _EVENT = msgspec.json.Decoder(Event)
 _DOT = msgspec.json.Decoder(_Dot)
-_POSITIONS = msgspec.json.Decoder(Positions)
 
 
-class FolderHub:
+class FolderHub(PollingHub):
     """A log in a folder. See `Hub` for the promises."""
 
     def __init__(self, folder: Path, *, writer: str = "") -> None:
@@ -76,8 +75,8 @@ class FolderHub:
             folder: The folder; the one above it must be there.
             writer: The name of the file that this machine appends to; by default its host name.
         """
+        super().__init__()
         self._folder = folder
-        self._closed = threading.Event()
         self._log = folder / "log"
         self._own = self._log / f"{re.sub(r'[^A-Za-z0-9-]', '-', writer or socket.gethostname())}.jsonl"
         with self._errors():
@@ -103,7 +102,7 @@ class FolderHub:
         """Store events; they are on the disk when this returns."""
         if not events:
             return
-        with self._errors(), self._alone():
+        with self._errors(), alone(self._folder, AWAY_SECONDS):
             self._heading()
             whole = self._own.exists() and self._own.stat().st_size > 0
             with self._own.open("ab") as file:
@@ -122,7 +121,7 @@ class FolderHub:
         """Events after a position, file by file."""
         with self._errors():
             heading = self._heading()
-            places = self._places(after, heading)
+            places = dict(place_of(after, heading.log, Positions(), Positions))
             found: list[Event] = []
             for path in self._files():
                 with path.open("rb") as file:
@@ -136,20 +135,13 @@ class FolderHub:
                     places[path.name] = (writing, offset)
                 if len(found) == limit:
                     break
-        position = msgspec.json.encode((heading.log, places)).decode()
+        position = position_of(heading.log, places)
         return Batch(events=tuple(found), position=position, log=heading.log)
 
-    def wait(self, after: str, timeout: float) -> bool:
-        """Look at the folder every tenth of a second."""
-        deadline = time.monotonic() + timeout
-        while not self._has_more(after):
-            if self._closed.wait(PAUSE) or time.monotonic() > deadline:
-                return False
-        return True
-
-    def _has_more(self, after: str) -> bool:
+    def has_more(self, after: str) -> bool:
+        """True if a file has become longer, or was written anew."""
         with self._errors():
-            places = self._places(after, self._heading())
+            places = place_of(after, self._heading().log, Positions(), Positions)
             for path in self._files():
                 place = places.get(path.name)
                 if place is not None and path.stat().st_size == place[1]:
@@ -187,7 +179,7 @@ class FolderHub:
 
     def claim(self, bank: str) -> str:
         """Say which bank this log belongs to, if nobody has."""
-        with self._errors(), self._alone():
+        with self._errors(), alone(self._folder, AWAY_SECONDS):
             heading = self._heading()
             if heading.bank is None:
                 heading = msgspec.structs.replace(heading, bank=bank)
@@ -196,7 +188,7 @@ class FolderHub:
 
     def put_snapshot(self, source: Path, seen: Versions, position: str) -> None:
         """Copy a file beside the log, then name it."""
-        with self._errors(), self._alone():
+        with self._errors(), alone(self._folder, AWAY_SECONDS):
             before = self._snapshot()
             name = f"snapshot-{uuid4().hex}.bin"
             shutil.copyfile(source, self._folder / name)
@@ -222,7 +214,7 @@ class FolderHub:
     def erase(self, events: Sequence[Event]) -> None:
         """Write every file that holds one of the events anew."""
         instead = {(event.actor, event.counter): event for event in events}
-        with self._errors(), self._alone():
+        with self._errors(), alone(self._folder, AWAY_SECONDS):
             snapshot = self._snapshot()
             if snapshot is not None and not outlived(snapshot.seen, events):
                 (self._folder / "snapshot.json").unlink()
@@ -231,54 +223,25 @@ class FolderHub:
             for path in self._files():
                 self._rewrite(path, instead)
 
-    def close(self) -> None:
-        """End what waits; nothing is held open."""
-        self._closed.set()
-
     # Files
 
     def _create(self) -> None:
         self._folder.mkdir(exist_ok=True)
-        with self._alone():
+        with alone(self._folder, AWAY_SECONDS):
             self._log.mkdir(exist_ok=True)
             if not (self._folder / "hub.json").exists():
                 self._put("hub.json", msgspec.json.encode(Heading(log=uuid4().hex)))
 
     def _heading(self) -> Heading:
         try:
-            found = msgspec.json.decode((self._folder / "hub.json").read_bytes(), type=Heading)
+            return read_heading((self._folder / "hub.json").read_bytes(), Heading, str(self._folder))
         except FileNotFoundError:
             raise HubAwayError(
                 f"there is no hub in {self._folder} any more; is the disk or share mounted?"
             ) from None
-        except msgspec.DecodeError as error:
-            raise SyncError(
-                f"{self._folder}/hub.json is no hub of skep ({error}); choose another folder"
-            ) from error
-        if found.format != FORMAT:
-            raise SyncError(f"{self._folder} is no hub of skep; choose another folder")
-        if found.version > 1:
-            raise SyncError(f"the hub in {self._folder} was made by a newer skep; update to use it")
-        return found
-
-    @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        """The lock of the folder; a `HubAwayError` if it is not had in time."""
-        with Holding(str(self._folder), AWAY_SECONDS) as lock:
-            if not lock.held:
-                raise HubAwayError(f"another program keeps {self._folder} locked; look for a stuck process")
-            yield
 
     def _files(self) -> list[Path]:
         return sorted(self._log.glob("*.jsonl"))
-
-    def _places(self, position: str, heading: Heading) -> Positions:
-        """What a position says; nothing if it belongs to another log."""
-        try:
-            log, places = msgspec.json.decode(position, type=tuple[str, Positions])
-        except msgspec.DecodeError:
-            return {}
-        return dict(places) if log == heading.log else {}
 
     def _dots(self) -> Iterator[_Dot | None]:
         for path in self._files():

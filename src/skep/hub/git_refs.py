@@ -14,13 +14,10 @@ work, so keys, proxies and logins are those of the user.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
-import threading
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,9 +25,23 @@ from uuid import uuid4
 import msgspec
 
 from skep.errors import ConfigError, HubAwayError, SyncError
-from skep.hub.hub import BATCH, Batch, HubStatus, SnapshotNote, decode, dots, encode, outlived
+from skep.hub.hub import (
+    BATCH,
+    Batch,
+    Heading,
+    HubStatus,
+    PollingHub,
+    SnapshotNote,
+    alone,
+    decode,
+    dots,
+    encode,
+    outlived,
+    place_of,
+    position_of,
+    read_heading,
+)
 from skep.hub.hub_urls import options_of, replica_file, shown
-from skep.index.segment_files import Holding
 from skep.model import Event
 from skep.replication.version_vectors import Versions
 
@@ -38,21 +49,17 @@ SEGMENT = 1000
 """Events in one file."""
 TRIES = 20
 GIT_SECONDS = 120.0
-PAUSES = (1.0, 15.0)
-"""Seconds between two looks at the remote while waiting: at first, at most."""
 VIEW = "MEMORIES.md"
 
 
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the ref `meta`."""
-
-    version: int = 1
-    log: str
-    bank: str | None = None
+Moves = dict[str, tuple[str | None, str | None]]
+"""Per ref the commit that it is at, and the one that it is to be at; None for none."""
 
 
-class GitRefsHub:
+class GitRefsHub(PollingHub):
     """A log in the refs of a git repository. See `Hub` for the promises."""
+
+    PAUSES = (1.0, 15.0)
 
     def __init__(self, remote: str, cache: Path, *, url: str, bank: str = "main") -> None:
         """Open a hub, beginning it where the repository has none.
@@ -63,22 +70,27 @@ class GitRefsHub:
             url: Its address, to be shown.
             bank: Which of several banks in one repository.
         """
+        super().__init__()
         self.url = url
         self._remote = remote
         self._cache = cache
         self._root = f"refs/skep/{re.sub('[^A-Za-z0-9_-]', '-', bank)}"
         self._packed = self._root.replace("refs/skep/", "refs/skep-snapshots/")
-        self._closed = threading.Event()
         self._dots: dict[str, Versions] = {}
         """Per file that was read once (by its hash), the events in it."""
         if not (cache / "HEAD").exists():
             cache.mkdir(parents=True, exist_ok=True)
             self._git("init", "--bare", "--quiet", str(cache))
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             self._fetch()
             if self._tip("meta") is None:
                 self._push(
-                    {"meta": (None, self._commit({"meta.json": msgspec.json.encode(Meta(log=uuid4().hex))}))}
+                    {
+                        "meta": (
+                            None,
+                            self._commit({"meta.json": msgspec.json.encode(Heading(log=uuid4().hex))}),
+                        )
+                    }
                 )
             name = self._git("config", "--default", "", "skep.writer").strip().decode()
             if not name:
@@ -103,9 +115,9 @@ class GitRefsHub:
         """Store events in the ref of this machine; the remote has them when this returns."""
         if not events:
             return
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
 
-            def added() -> dict[str, tuple[str | None, str | None]]:
+            def added() -> Moves:
                 tip = self._tip(self._writer)
                 lines = [] if tip is None else self._lines(self._writer)
                 return {self._writer: (tip, self._log_commit([*lines, *map(encode, events)], parent=tip))}
@@ -114,10 +126,10 @@ class GitRefsHub:
 
     def read(self, after: str, limit: int = BATCH) -> Batch:
         """Events after a position, writer by writer."""
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             self._fetch()
             meta = self._meta()
-            places = self._places(after, meta)
+            places = dict(place_of(after, meta.log, dict[str, int](), dict[str, int]))
             found: list[Event] = []
             for ref in self._logs():
                 start = places.get(ref, 0)
@@ -127,23 +139,16 @@ class GitRefsHub:
                 if wanted > 0:
                     found += [decode(line) for line in self._lines(ref, start, wanted)]
                 places[ref] = start + max(0, wanted)
-        position = msgspec.json.encode((meta.log, places)).decode()
+        position = position_of(meta.log, places)
         return Batch(events=tuple(found), position=position, log=meta.log)
 
-    def wait(self, after: str, timeout: float) -> bool:
-        """Look at the remote, less and less often."""
-        deadline = time.monotonic() + timeout
-        pause = PAUSES[0]
-        while not self.read(after, 1).events:
-            left = deadline - time.monotonic()
-            if left <= 0 or self._closed.wait(min(pause, left)):
-                return False
-            pause = min(1.5 * pause, PAUSES[1])
-        return True
+    def has_more(self, after: str) -> bool:
+        """True if the remote has more."""
+        return bool(self.read(after, 1).events)
 
     def held(self) -> Versions:
         """The events of every writer."""
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             self._fetch()
             total = Versions()
             for ref in self._logs():
@@ -157,7 +162,7 @@ class GitRefsHub:
 
     def status(self) -> HubStatus:
         """The bank it belongs to, its size and its snapshot."""
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             self._fetch()
             meta, snapshot = self._meta(), self._snapshot()
             events = sum(map(self._count, self._logs()))
@@ -167,10 +172,10 @@ class GitRefsHub:
 
     def claim(self, bank: str) -> str:
         """Say which bank this log belongs to, if nobody has."""
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             self._fetch()
 
-            def claimed() -> dict[str, tuple[str | None, str | None]]:
+            def claimed() -> Moves:
                 meta = self._meta()
                 if meta.bank is not None:
                     return {}
@@ -183,11 +188,11 @@ class GitRefsHub:
     def put_snapshot(self, source: Path, seen: Versions, position: str) -> None:
         """Store a file and a note about it, both or neither."""
         note = msgspec.json.encode(SnapshotNote(seen=seen, position=position))
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             blob = self._git("hash-object", "-w", str(source)).decode().strip()
             packed = self._commit({"snapshot": blob})
 
-            def put() -> dict[str, tuple[str | None, str | None]]:
+            def put() -> Moves:
                 return {
                     "snapshot": (self._tip("snapshot"), self._commit({"note.json": note})),
                     self._packed: (self._remote_tip(self._packed), packed),
@@ -197,7 +202,7 @@ class GitRefsHub:
 
     def get_snapshot(self, target: Path) -> str | None:
         """Write the snapshot to a file."""
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             self._fetch()
             note = self._snapshot()
             if note is None:
@@ -210,11 +215,11 @@ class GitRefsHub:
     def erase(self, events: Sequence[Event]) -> None:
         """Write each ref that holds one of the events anew, without history, and clean the copy here."""
         instead = {event.id: event for event in events}
-        with self._alone():
+        with alone(self._cache, GIT_SECONDS):
             self._fetch()
 
-            def without_text() -> dict[str, tuple[str | None, str | None]]:
-                changes: dict[str, tuple[str | None, str | None]] = {}
+            def without_text() -> Moves:
+                changes: Moves = {}
                 for ref in self._logs():
                     old = [decode(line) for line in self._lines(ref)]
                     new = [instead.get(event.id, event) for event in old]
@@ -228,10 +233,6 @@ class GitRefsHub:
 
             if self._push_on(without_text):
                 self._clean()
-
-    def close(self) -> None:
-        """End what waits."""
-        self._closed.set()
 
     # Files of a ref
 
@@ -291,25 +292,15 @@ class GitRefsHub:
     def _tree(self, entries: list[str]) -> str:
         return self._git("mktree", given=("\n".join(entries) + "\n").encode()).decode().strip()
 
-    def _meta(self) -> Meta:
+    def _meta(self) -> Heading:
         content = self._git("cat-file", "blob", f"{self._root}/meta:meta.json")
-        meta = msgspec.json.decode(content, type=Meta)
-        if meta.version > 1:
-            raise SyncError(f"the hub in {self.url} was made by a newer skep; update to use it")
-        return meta
+        return read_heading(content, Heading, self.url)
 
     def _snapshot(self) -> SnapshotNote | None:
         if self._tip("snapshot") is None:
             return None
         content = self._git("cat-file", "blob", f"{self._root}/snapshot:note.json")
         return msgspec.json.decode(content, type=SnapshotNote)
-
-    def _places(self, position: str, meta: Meta) -> dict[str, int]:
-        try:
-            log, places = msgspec.json.decode(position, type=tuple[str, dict[str, int]])
-        except msgspec.DecodeError:
-            return {}
-        return places if log == meta.log else {}
 
     # Refs
 
@@ -329,10 +320,10 @@ class GitRefsHub:
         if b"forced update" in said:
             self._clean()
 
-    def _push_on(self, changes: Any) -> bool:
+    def _push_on(self, changes: Callable[[], Moves]) -> bool:
         """Push what `changes()` gives, as often as somebody else is faster; True if there was anything."""
         for _ in range(TRIES):
-            wanted: dict[str, tuple[str | None, str | None]] = changes()
+            wanted: Moves = changes()
             if not wanted:
                 return False
             if self._push(wanted):
@@ -340,12 +331,15 @@ class GitRefsHub:
             self._fetch()
         raise HubAwayError(f"too many write to {self.url} at once; try again")
 
-    def _push(self, changes: dict[str, tuple[str | None, str | None]]) -> bool:
+    def _ref(self, name: str) -> str:
+        return name if name.startswith("refs/") else f"{self._root}/{name}"
+
+    def _push(self, changes: Moves) -> bool:
         """Move refs from one commit to another, all or none; False if one was elsewhere already."""
         leases: list[str] = []
         specs: list[str] = []
         for name, (old, new) in changes.items():
-            ref = name if name.startswith("refs/") else f"{self._root}/{name}"
+            ref = self._ref(name)
             leases.append(f"--force-with-lease={ref}:{old or ''}")
             specs.append(f"{new or ''}:{ref}")
         try:
@@ -353,7 +347,7 @@ class GitRefsHub:
         except _MovedOnError:
             return False
         for name, (_, new) in changes.items():
-            ref = name if name.startswith("refs/") else f"{self._root}/{name}"
+            ref = self._ref(name)
             self._git("update-ref", *(["-d", ref] if new is None else [ref, new]))
         return True
 
@@ -363,13 +357,6 @@ class GitRefsHub:
         self._git("gc", "--quiet", "--prune=now")
 
     # The program
-
-    @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        with Holding(str(self._cache), GIT_SECONDS) as lock:
-            if not lock.held:
-                raise HubAwayError(f"another program keeps {self._cache} locked; look for a stuck `git`")
-            yield
 
     def _git(self, *words: str, given: bytes | None = None, to: Any = None) -> bytes:
         return self._run(*words, given=given, to=to).stdout or b""

@@ -6,7 +6,6 @@ Opened by `hub_urls`. The token stands in the address (`https://:TOKEN@host/bank
 from __future__ import annotations
 
 import os
-import threading
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -29,10 +28,9 @@ class HttpHub(CallingHub):
             token: The token that opens it.
             url: Its address, to be shown.
         """
-        self.url = url
+        super().__init__(url)
         self._bank = bank
         self._line = Connection(server, token, timeout=WAIT_SECONDS + 15)
-        self._closed = threading.Event()
 
     @classmethod
     def open(cls, url: str) -> HttpHub:
@@ -67,10 +65,6 @@ class HttpHub(CallingHub):
             raise SyncError(
                 f"{self.url} answered with something else ({error}); is it `skep serve`?"
             ) from error
-
-    def pause(self, seconds: float) -> bool:
-        """True if it was closed within some seconds."""
-        return self._closed.wait(seconds)
 
     def close(self) -> None:
         """Close the connections."""

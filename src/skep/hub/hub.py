@@ -26,12 +26,17 @@ acknowledged (a disk, a broker): `held` says what it has, and each replica offer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+import contextlib
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from skep.errors import CorruptBankError
+from skep.errors import CorruptBankError, HubAwayError, SyncError
+from skep.index.segment_files import Holding
 from skep.model import Event
 from skep.replication.version_vectors import Versions
 
@@ -134,6 +139,87 @@ class Hub(Protocol):
         ...
 
 
+class PollingHub(ABC):
+    """What hubs share that are looked at again and again while somebody waits."""
+
+    PAUSES = (0.1, 0.1)
+    """Seconds between two looks: at first, at most."""
+
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+
+    @abstractmethod
+    def has_more(self, after: str) -> bool:
+        """True if there may be an event after a position."""
+
+    def wait(self, after: str, timeout: float) -> bool:
+        """Look at it, less and less often."""
+        deadline = time.monotonic() + timeout
+        pause, most = self.PAUSES
+        while not self.has_more(after):
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed.wait(min(pause, left)):
+                return False
+            pause = min(1.4 * pause, most)
+        return True
+
+    def close(self) -> None:
+        """End what waits; nothing else is held open."""
+        self._closed.set()
+
+
+FORMAT = "skep-hub"
+
+
+class Heading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hub that is made of files says of its log."""
+
+    format: str = FORMAT
+    version: int = 1
+    log: str
+    bank: str | None = None
+
+
+T = TypeVar("T")
+H = TypeVar("H", bound=Heading)
+
+
+def read_heading(content: bytes, kind: type[H], where: str) -> H:
+    """The heading of a hub."""
+    try:
+        found = msgspec.json.decode(content, type=kind)
+    except msgspec.DecodeError as error:
+        raise SyncError(f"{where} holds no hub of skep ({error}); choose another place") from error
+    if found.format != FORMAT:
+        raise SyncError(f"{where} holds no hub of skep; choose another place")
+    if found.version > 1:
+        raise SyncError(f"the hub at {where} was made by a newer skep; update to use it")
+    return found
+
+
+def position_of(log: str, place: object) -> str:
+    """A place in a log, as a position."""
+    return msgspec.json.encode((log, place)).decode()
+
+
+def place_of(position: str, log: str, start: T, kind: Any = int) -> T:
+    """The place of some kind that a position names; `start` if it names none, or belongs to another log."""
+    try:
+        name, place = msgspec.json.decode(position, type=tuple[str, kind])
+    except msgspec.DecodeError:
+        return start
+    return place if name == log else start
+
+
+@contextlib.contextmanager
+def alone(folder: Path, seconds: float) -> Generator[None]:
+    """The lock of a folder; a `HubAwayError` if it is not had in time."""
+    with Holding(str(folder), seconds) as lock:
+        if not lock.held:
+            raise HubAwayError(f"another program keeps {folder} locked; look for a stuck process")
+        yield
+
+
 class SnapshotNote(msgspec.Struct, frozen=True, kw_only=True):
     """What a hub keeps beside a snapshot."""
 
@@ -163,6 +249,8 @@ def dots(events: Iterable[Event]) -> Versions:
     return Versions.of((event.actor, event.counter) for event in events)
 
 
-def outlived(snapshot: Versions, erasing: Iterable[Event]) -> bool:
-    """True if a snapshot was made after all that erases, so that it cannot hold the text."""
-    return all((event.actor, event.counter) in snapshot for event in erasing if event.kind == "forget")
+def outlived(snapshot: Versions | None, erasing: Iterable[Event]) -> bool:
+    """True if there is no snapshot, or one that was made after all that erases, so that it cannot hold the text."""
+    return snapshot is None or all(
+        (event.actor, event.counter) in snapshot for event in erasing if event.kind == "forget"
+    )

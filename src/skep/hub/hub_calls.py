@@ -6,6 +6,7 @@ A snapshot travels in parts.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -102,7 +103,9 @@ def answer(hub: BankHub, call: str, asked: Asked) -> Answered:
 class CallingHub(ABC):
     """A hub that is asked by messages. See `Hub` for the promises."""
 
-    url: str
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._closed = threading.Event()
 
     @abstractmethod
     def ask(self, call: str, asked: Asked) -> Answered:
@@ -111,10 +114,6 @@ class CallingHub(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what it holds, and end what waits."""
-
-    @abstractmethod
-    def pause(self, seconds: float) -> bool:
-        """True if it was closed within some seconds."""
 
     def append(self, events: Sequence[Event]) -> None:
         """Store events; they are on the disk there when this returns."""
@@ -135,7 +134,7 @@ class CallingHub(ABC):
             if self.ask("wait", Asked(after=after, timeout=step)).more:
                 return True
             timeout -= step
-            if timeout <= 0 or self.pause(0.0):
+            if timeout <= 0 or self._closed.is_set():
                 return False
 
     def held(self) -> Versions:

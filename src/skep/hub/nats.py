@@ -8,6 +8,7 @@ stream says how far a reader must come, so a replica of the stream that lags hid
 ::
 
     nats://ana:password@host:4222/team?replicas=3      the stream SKEP-team, on three servers
+    nats://leaf:4222/team?domain=hq                    the same in the domain `hq`, through a leaf of it
     skep.team.events.ACTOR.COUNTER                     one event
     skep.team.bank                                     the bank it belongs to: the first message counts
     skep.team.snapshot                                 the newest message names the stream that holds the snapshot
@@ -30,14 +31,24 @@ from uuid import uuid4
 import msgspec
 
 from skep.errors import ConfigError, DiskFullError, HubAwayError, SyncError
-from skep.hub.hub import AWAY_SECONDS, BATCH, START, Batch, HubStatus, SnapshotNote, decode, encode, outlived
+from skep.hub.hub import (
+    AWAY_SECONDS,
+    BATCH,
+    START,
+    Batch,
+    HubStatus,
+    SnapshotNote,
+    decode,
+    encode,
+    outlived,
+    place_of,
+    position_of,
+)
 from skep.hub.nats_connection import END_OF_BATCH, NatsConnection, StreamError, Told
 from skep.model import Event
 from skep.replication.version_vectors import Versions
 
 NOT_THERE = 10059
-IN_USE = 10058
-"""A stream of that name is there with another configuration."""
 TAKEN = 10071
 """Something is stored on the subject already."""
 NO_MESSAGE = 10037
@@ -48,7 +59,6 @@ AT_ONCE = 256
 """Events that are on their way to the server at the same time."""
 PAGE = 100_000
 """Subjects that the server lists in one answer."""
-WINDOW_NS = 120 * 1_000_000_000
 SNAPSHOT_TRIES = 3
 
 
@@ -72,8 +82,10 @@ class NatsHub:
                 f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/team"
             )
         options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-        if unknown := options.keys() - {"replicas", "creds"}:
-            raise ConfigError(f"{sorted(unknown)[0]!r} is no option of a NATS hub; replicas and creds are")
+        if unknown := options.keys() - {"replicas", "creds", "domain"}:
+            raise ConfigError(
+                f"{sorted(unknown)[0]!r} is no option of a NATS hub; replicas, creds and domain are"
+            )
         if options.get("replicas", "1") not in ("1", "3", "5"):
             raise ConfigError(f"replicas must be 1, 3 or 5, got {options['replicas']!r}")
         self._replicas = int(options.get("replicas", "1"))
@@ -150,7 +162,7 @@ class NatsHub:
     def read(self, after: str, limit: int = BATCH) -> Batch:
         """Events after a position, in the order in which they were stored."""
         log, last = self._log()
-        position = _number(after, log)
+        position = place_of(after, log, 0)
         if position > last:  # of another log, or of one that was restored from an older copy
             position = 0
         found: list[Event] = []
@@ -165,7 +177,7 @@ class NatsHub:
             for number, data in batch:
                 position = number
                 found.append(decode(data))
-        return Batch(events=tuple(found), position=_position(log, position), log=log)
+        return Batch(events=tuple(found), position=position_of(log, position), log=log)
 
     def _messages(
         self, stream: str, subject: str, first: int, limit: int, *, patience: float | None = None
@@ -174,7 +186,10 @@ class NatsHub:
         wanted = {"seq": first, "batch": limit, "next_by_subj": subject}
         wait = self._nats.timeout if patience is None else patience
         told = self._nats.collect(
-            f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(wanted), lambda one: one.status != 0, wait
+            f"{self._nats.api}.DIRECT.GET.{stream}",
+            msgspec.json.encode(wanted),
+            lambda one: one.status != 0,
+            wait,
         )
         if not told or not told[-1].status:
             raise HubAwayError(f"the NATS server at {self._nats.url} stopped answering; try again")
@@ -191,7 +206,7 @@ class NatsHub:
             while True:
                 stirred.clear()
                 log, last = self._log()
-                if last > (position := _number(after, log)) and self._more(position):
+                if last > (position := place_of(after, log, 0)) and self._more(position):
                     return True
                 left = until - time.monotonic()
                 if left <= 0:
@@ -352,22 +367,14 @@ class NatsHub:
         return metadata["skep-log"], int(info["state"]["last_seq"])
 
     def _make(self, name: str, subjects: list[str]) -> None:
-        config = {
-            "name": name,
-            "subjects": subjects,
-            "retention": "limits",
-            "storage": "file",
-            "num_replicas": self._replicas,
-            "discard": "new",
-            "allow_direct": True,
-            "duplicate_window": WINDOW_NS,
-            "metadata": {"skep-log": uuid4().hex},
-        }
-        try:
-            self._nats.jetstream(f"STREAM.CREATE.{name}", config)
-        except StreamError as error:
-            if error.code != IN_USE:  # somebody else made it at the same moment
-                raise
+        self._nats.make_stream(
+            name,
+            subjects,
+            num_replicas=self._replicas,
+            discard="new",
+            allow_direct=True,
+            metadata={"skep-log": uuid4().hex},
+        )
 
     def _drop(self, name: str) -> None:
         with contextlib.suppress(StreamError):
@@ -391,16 +398,3 @@ class NatsHub:
                 return None
             raise
         return int(message["seq"]), base64.b64decode(message.get("data") or "")
-
-
-def _position(log: str, number: int) -> str:
-    return msgspec.json.encode((log, number)).decode()
-
-
-def _number(position: str, log: str) -> int:
-    """The number in a position; 0 if it belongs to another log."""
-    try:
-        name, number = msgspec.json.decode(position, type=tuple[str, int])
-    except msgspec.DecodeError:
-        return 0
-    return number if name == log else 0

@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from skep.errors import ConfigError, HubAwayError, MissingExtraError, SyncError
+from skep.errors import AccessError, ConfigError, HubAwayError, MissingExtraError, SyncError
 from skep.hub.hub import AWAY_SECONDS
 from skep.hub.hub_urls import shown
 
@@ -27,9 +29,14 @@ FIRST_SECONDS = 4.0
 """Seconds for the first connection; later ones are tried for ever."""
 logger = logging.getLogger("skep.hub.nats")
 START_ONE = "start a server with `nats-server -js -sd FOLDER`"
+FORBIDDEN = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
+"""The server's word that this connection may not publish on a subject, or not listen to it."""
 NO_ANSWER = 503
 """The server's word that nobody listens on a subject."""
 END_OF_BATCH = 204
+IN_USE = 10058
+"""A stream of that name is there with another configuration."""
+SECOND_NS = 1_000_000_000
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +68,8 @@ class NatsConnection:
         """Connect, or raise an error that says what to do.
 
         Args:
-            url: `nats://user:password@host:4222`, or `tls://…`; `?creds=FILE` names a file of credentials.
+            url: `nats://user:password@host:4222`, or `tls://…`; `?creds=FILE` names a file of credentials, and
+                `?domain=NAME` the domain whose streams are meant, where the server is a leaf of another.
             name: What the server shows of this connection.
             timeout: Seconds after which a server that does not answer counts as away.
         """
@@ -74,8 +82,19 @@ class NatsConnection:
         self.timeout = timeout
         self._said: list[str] = []
         """What the client said about its connection, latest last."""
+        self._forbidden: dict[str, str] = {}
+        """Per subject what the server does not allow there."""
+        self._waiting: dict[str, set[asyncio.Task[Any]]] = {}
+        """Per subject the questions that wait for an answer."""
+        given = parse_qs(parts.query)
+        self.api = f"$JS.{given['domain'][0]}.API" if "domain" in given else "$JS.API"
+        """The subject of JetStream's calls."""
         options: dict[str, Any] = {}
-        if creds := parse_qs(parts.query).get("creds"):
+        if creds := given.get("creds"):
+            if not Path(creds[0]).is_file():
+                raise ConfigError(
+                    f"there is no file of credentials at {creds[0]}; check ?creds= in the address"
+                )
             options["user_credentials"] = creds[0]
         if parts.username:
             options |= {"user": unquote(parts.username), "password": unquote(parts.password or "")}
@@ -95,6 +114,11 @@ class NatsConnection:
         async def said(error: Exception) -> None:
             self._said.append(str(error) or type(error).__name__)
             del self._said[:-8]
+            if found := FORBIDDEN.search(str(error)):
+                verb, subject = found.groups()
+                self._forbidden[subject] = "publish on" if verb == "publish" else "listen to"
+                for question in self._waiting.pop(subject, ()):
+                    question.cancel()
 
         client = nats.NATS()
         try:
@@ -114,6 +138,9 @@ class NatsConnection:
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await self._give_up(client)
             raise self._unreachable(error) from error
+        except ValueError as error:
+            await self._give_up(client)
+            raise ConfigError(f"the file of credentials for {self.url} cannot be read ({error})") from error
         return client
 
     @staticmethod
@@ -142,14 +169,12 @@ class NatsConnection:
             future.cancel()
             raise self._unreachable(error) from error
 
-    def publish(
-        self, subject: str, data: bytes, *, reply: str = "", headers: Mapping[str, str] | None = None
-    ) -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         """Send a message and wait for nothing."""
-        self._loop.call_soon_threadsafe(self._send, subject, data, reply, dict(headers) if headers else None)
+        self._loop.call_soon_threadsafe(self._send, subject, data)
 
-    def _send(self, subject: str, data: bytes, reply: str, headers: dict[str, str] | None) -> None:
-        task = self._loop.create_task(self._client.publish(subject, data, reply=reply, headers=headers))
+    def _send(self, subject: str, data: bytes) -> None:
+        task = self._loop.create_task(self._client.publish(subject, data))
         task.add_done_callback(self._sent)
 
     def _sent(self, task: asyncio.Task[None]) -> None:
@@ -174,33 +199,46 @@ class NatsConnection:
         data: bytes = b"",
         *,
         headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
     ) -> Told:
         """One question, one answer."""
-        wait = self.timeout if timeout is None else timeout
-        return self.call(self._asked(subject, data, headers, wait), wait + 1.0)
+        return self.call(self._asked(subject, data, headers), self.timeout + 1.0)
 
-    async def _asked(
-        self, subject: str, data: bytes, headers: Mapping[str, str] | None, timeout: float
-    ) -> Told:
+    async def _asked(self, subject: str, data: bytes, headers: Mapping[str, str] | None) -> Told:
         nats = _library()
 
-        try:
-            message = await self._client.request(
-                subject, data, timeout=timeout, headers=dict(headers) if headers else None
+        question = asyncio.ensure_future(
+            self._client.request(
+                subject, data, timeout=self.timeout, headers=dict(headers) if headers else None
             )
+        )
+        waiting = self._waiting.setdefault(subject, set())
+        waiting.add(question)
+        try:
+            return _told(await question)
         except nats.errors.NoRespondersError:
             return Told(subject=subject, data=b"", headers={"Status": str(NO_ANSWER)})
         except (nats.errors.Error, TimeoutError, asyncio.CancelledError) as error:
+            self._check_allowed(subject)
             raise self._unreachable(error) from error
-        return _told(message)
+        finally:
+            waiting.discard(question)
+            if not waiting:
+                self._waiting.pop(subject, None)
+
+    def _check_allowed(self, subject: str) -> None:
+        """Raise an error if the server said that this user may not use a subject."""
+        if (verb := self._forbidden.pop(subject, None)) is not None:
+            raise AccessError(
+                f"the NATS server at {self.url} does not let this user {verb} {subject};"
+                " whoever gives out its users can allow it"
+            )
 
     def ask_all(self, questions: list[tuple[str, bytes, dict[str, str]]]) -> list[Told]:
         """Several questions at once, each with one answer; the answers in their order."""
         return self.call(self._asked_all(questions), self.timeout + 1.0)
 
     async def _asked_all(self, questions: list[tuple[str, bytes, dict[str, str]]]) -> list[Told]:
-        return list(await asyncio.gather(*(self._asked(*one, self.timeout) for one in questions)))
+        return list(await asyncio.gather(*(self._asked(*one) for one in questions)))
 
     def collect(self, subject: str, data: bytes, done: Callable[[Told], bool], wait: float) -> list[Told]:
         """Ask once and take answers until one says that it is the last, or `wait` seconds have passed."""
@@ -220,9 +258,10 @@ class NatsConnection:
                 await self._client.publish(subject, data, reply=inbox)
                 while (left := until - time.monotonic()) > 0:
                     try:
-                        message = await arrived.next_msg(timeout=left)
+                        message = await arrived.next_msg(timeout=min(left, 0.25))
                     except nats.errors.TimeoutError:
-                        break
+                        self._check_allowed(subject)
+                        continue
                     found.append(_told(message))
                     if done(found[-1]):
                         break
@@ -232,15 +271,9 @@ class NatsConnection:
             raise self._unreachable(error) from error
         return found
 
-    def subscribe(
-        self, subject: str, heard: Callable[[Told], None], *, queue: str = ""
-    ) -> Callable[[], None]:
-        """Call `heard`, which must be quick, for each message; what is returned ends it.
-
-        Args:
-            subject: What is listened to.
-            heard: Called in the thread of the connection.
-            queue: Of all subscriptions with the same name, one gets a message.
+    def subscribe(self, subject: str, heard: Callable[[Told], None]) -> Callable[[], None]:
+        """Call `heard`, which must be quick, for each message, in the thread of the connection; what is returned ends
+        it.
         """
 
         async def handler(message: Any) -> None:
@@ -250,7 +283,7 @@ class NatsConnection:
                 logger.exception("a message on %s could not be dealt with", message.subject)
 
         async def begin() -> Any:
-            return await self._client.subscribe(subject, queue=queue, cb=handler)
+            return await self._client.subscribe(subject, cb=handler)
 
         subscription = self.call(begin())
 
@@ -262,8 +295,18 @@ class NatsConnection:
 
     def jetstream(self, verb: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A call of JetStream's API, such as `STREAM.INFO.name`; its refusal is a `StreamError`."""
-        told = self.ask(f"$JS.API.{verb}", msgspec.json.encode(given or {}))
+        told = self.ask(f"{self.api}.{verb}", msgspec.json.encode(given or {}))
         return self.answered(told)
+
+    def make_stream(self, name: str, subjects: Sequence[str], **config: Any) -> None:
+        """Make a stream in files on the server; one that is there is used as it is."""
+        fixed = {"name": name, "subjects": list(subjects), "retention": "limits", "storage": "file"}
+        window = {"duplicate_window": 120 * SECOND_NS}
+        try:
+            self.jetstream(f"STREAM.CREATE.{name}", {**fixed, **window, **config})
+        except StreamError as error:
+            if error.code != IN_USE:  # made before, or by somebody else at the same moment
+                raise
 
     def answered(self, told: Told) -> dict[str, Any]:
         """The answer of JetStream, or its refusal as an error."""

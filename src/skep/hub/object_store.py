@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from datetime import timedelta
@@ -22,7 +21,22 @@ from uuid import uuid4
 import msgspec
 
 from skep.errors import ConfigError, HubAwayError, MissingExtraError, SkepError, SyncError
-from skep.hub.hub import AWAY_SECONDS, BATCH, Batch, HubStatus, SnapshotNote, decode, dots, encode, outlived
+from skep.hub.hub import (
+    AWAY_SECONDS,
+    BATCH,
+    Batch,
+    Heading,
+    HubStatus,
+    PollingHub,
+    SnapshotNote,
+    decode,
+    dots,
+    encode,
+    outlived,
+    place_of,
+    position_of,
+    read_heading,
+)
 from skep.hub.hub_urls import shown
 from skep.model import Event
 from skep.replication.version_vectors import Versions, normalise
@@ -34,8 +48,6 @@ TIERS = (32, 1024)
 """As many segments as the first number, each with fewer events than a tier, become one."""
 ORPHAN = timedelta(hours=1)
 """Age at which an object that no manifest names is removed; a younger one may be about to be named."""
-PAUSES = (0.5, 4.0)
-"""Seconds between two looks at the manifest while waiting: at first, at most."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,15 +64,16 @@ class StoredSnapshot(SnapshotNote, frozen=True, kw_only=True):
     name: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class Manifest(Heading, frozen=True, kw_only=True):
     """The content of `manifest.json`."""
 
-    format: str = "skep-hub"
-    version: int = 1
-    log: str
-    bank: str | None = None
     segments: tuple[Segment, ...] = ()
     snapshot: StoredSnapshot | None = None
+
+    @property
+    def events(self) -> int:
+        """The number of events in all segments."""
+        return sum(segment.count for segment in self.segments)
 
     @property
     def held(self) -> Versions:
@@ -75,8 +88,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 Change = Callable[[Manifest], Manifest]
 
 
-class ObjectHub:
+class ObjectHub(PollingHub):
     """A log in an object store. See `Hub` for the promises."""
+
+    PAUSES = (0.5, 4.0)
 
     def __init__(self, store: Any, url: str) -> None:
         """Open a hub, beginning it where there is none.
@@ -85,10 +100,10 @@ class ObjectHub:
             store: A store of `obstore`.
             url: Its address, to be shown.
         """
+        super().__init__()
         self._obstore = _library()
         self._store = store
         self.url = url
-        self._closed = threading.Event()
         self._known: tuple[Manifest, dict[str, str]] | None = None
         """The manifest as it was last read, and the mark of that version."""
         with self._errors():
@@ -148,22 +163,14 @@ class ObjectHub:
                     if self._present() == manifest:
                         raise
                     continue
-                position = f"{manifest.log}:{start + len(found)}"
+                position = position_of(manifest.log, start + len(found))
                 return Batch(events=tuple(found), position=position, log=manifest.log)
 
-    def wait(self, after: str, timeout: float) -> bool:
-        """Look at the manifest, less and less often."""
-        deadline = time.monotonic() + timeout
-        pause = PAUSES[0]
-        while True:
-            with self._errors():
-                manifest = self._present()
-            if sum(segment.count for segment in manifest.segments) > _number(after, manifest):
-                return True
-            left = deadline - time.monotonic()
-            if left <= 0 or self._closed.wait(min(pause, left)):
-                return False
-            pause = min(1.3 * pause, PAUSES[1])
+    def has_more(self, after: str) -> bool:
+        """True if the manifest names more events."""
+        with self._errors():
+            manifest = self._present()
+        return manifest.events > _number(after, manifest)
 
     def held(self) -> Versions:
         """The events that the manifest names."""
@@ -180,7 +187,7 @@ class ObjectHub:
             url=self.url,
             bank=manifest.bank,
             log=manifest.log,
-            events=sum(segment.count for segment in manifest.segments),
+            events=manifest.events,
             snapshot=manifest.snapshot and manifest.snapshot.seen,
         )
 
@@ -241,10 +248,6 @@ class ObjectHub:
             after = self._swap(without_text)
             self._drop(gone)
             self._sweep(after)
-
-    def close(self) -> None:
-        """End what waits."""
-        self._closed.set()
 
     # Segments
 
@@ -321,30 +324,22 @@ class ObjectHub:
             return self._known
         except FileNotFoundError:
             return None
-        try:
-            manifest = msgspec.json.decode(content, type=Manifest)
-        except msgspec.DecodeError as error:
-            raise SyncError(f"{self.url} holds no hub of skep ({error}); choose another folder") from error
-        if manifest.version > 1:
-            raise SyncError(f"the hub at {self.url} was made by a newer skep; update to use it")
-        self._known = manifest, _mark(found.meta)
+        self._known = read_heading(content, Manifest, self.url), _mark(found.meta)
         return self._known
 
-    def _present(self) -> Manifest:
+    def _marked(self) -> tuple[Manifest, dict[str, str]]:
         found = self._manifest()
         if found is None:
             raise HubAwayError(f"there is no hub at {self.url} any more; it was deleted while it was open")
-        return found[0]
+        return found
+
+    def _present(self) -> Manifest:
+        return self._marked()[0]
 
     def _swap(self, change: Change) -> Manifest:
         """Replace the manifest by a changed one, as often as somebody else is faster."""
         for tried in range(TRIES):
-            found = self._manifest()
-            if found is None:
-                raise HubAwayError(
-                    f"there is no hub at {self.url} any more; it was deleted while it was open"
-                )
-            now, mark = found
+            now, mark = self._marked()
             try:
                 new = change(now)
             except FileNotFoundError:  # a segment that was merged meanwhile
@@ -411,9 +406,8 @@ def _mark(found: Any) -> dict[str, str]:
 
 def _number(position: str, manifest: Manifest) -> int:
     """The number of events before a position; none if it belongs to another log."""
-    log, _, number = position.rpartition(":")
-    total = sum(segment.count for segment in manifest.segments)
-    return int(number) if log == manifest.log and number.isdecimal() and int(number) <= total else 0
+    number = place_of(position, manifest.log, 0)
+    return number if 0 <= number <= manifest.events else 0
 
 
 def _said(error: Exception) -> str:

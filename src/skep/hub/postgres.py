@@ -218,7 +218,7 @@ class PostgresHub:
             [_body(event) for event in events],
             [event.signature for event in events],
         )
-        drop = snapshot is not None and not outlived(snapshot, events)
+        drop = not outlived(snapshot, events)
         self._call(
             "SELECT skep.erase(%s, %s, %s::bigint[], %s::text[], %s::bytea[], %s)",
             (self._bank, *columns, drop),

@@ -17,8 +17,7 @@ import shutil
 import socket
 import threading
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +32,7 @@ from skep.hub.hub import BATCH, START, Hub, dots, outlived
 from skep.model import Event
 from skep.replication.exchange import Synced, Transfer, seen, take
 from skep.replication.version_vectors import Versions
+from skep.storage.bank_export import batches
 from skep.storage.event_log import scrubbed_body
 
 REPLICAS = "replica/"
@@ -236,7 +236,7 @@ class LocalReplica:
                 return Transfer()
             with self._told():
                 hub = self.hub
-                for group in _groups(self.bank.events_in(self._missing(mine).ranges)):
+                for group in batches(self.bank.events_in(self._missing(mine).ranges), BATCH):
                     hub.append(group)
                     gone = _forgotten_by(group)
                     if gone:
@@ -325,10 +325,8 @@ class LocalReplica:
         late |= self._unerased(events) & forgotten
         if late:
             self.hub.erase(self._bare(late))
-        elif gone:
-            snapshot = self.hub.status().snapshot
-            if snapshot is not None and not outlived(snapshot, events):
-                self.hub.erase([event for event in events if event.kind == "forget"])
+        elif gone and not outlived(self.hub.status().snapshot, events):
+            self.hub.erase([event for event in events if event.kind == "forget"])
         if gone:
             self.register()
         return done
@@ -516,8 +514,3 @@ def unpack_snapshot(packed: Path, target: Path) -> None:
 
 def _forgotten_by(events: Iterable[Event]) -> list[str]:
     return [name for event in events if event.kind == "forget" for name in event.body["memories"]]
-
-
-def _groups(events: Iterator[Event]) -> Iterator[list[Event]]:
-    while group := list(islice(events, BATCH)):
-        yield group

@@ -50,11 +50,10 @@ class SshHub(CallingHub):
             command: What starts `skep sync serve` on the other machine.
             url: Its address, to be shown.
         """
-        self.url = url
+        super().__init__(url)
         self._command = list(command)
         self._lines = {"": _Line(self._command, url), "wait": _Line(self._command, url)}
         """One line for waiting, one for everything else."""
-        self._closed = threading.Event()
 
     @classmethod
     def open(cls, url: str) -> SshHub:
@@ -88,10 +87,6 @@ class SshHub(CallingHub):
             if self._closed.is_set():
                 raise
             return line.ask(call, asked)
-
-    def pause(self, seconds: float) -> bool:
-        """True if it was closed within some seconds."""
-        return self._closed.wait(seconds)
 
     def close(self) -> None:
         """End both lines."""

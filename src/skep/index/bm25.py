@@ -10,12 +10,12 @@ the same way; the numpy code here is its oracle, and serves where the core is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-
-from skep.index.columns import key_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +31,21 @@ if TYPE_CHECKING:
 
 K1 = 1.2
 B = 0.75
+
+
+@lru_cache(maxsize=1 << 14)
+def key_of(text: str) -> int:
+    """The key of a string, the same in every process and on every machine."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def keys_of(texts: Iterable[str]) -> bytearray:
+    """The keys of many strings as little-endian words; quicker than one by one, and it fills no cache."""
+    keys = bytearray()
+    for text in texts:
+        keys += blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return keys
 
 
 class Postings(NamedTuple):
@@ -167,16 +182,22 @@ class Lookup(NamedTuple):
     """The terms of a query as the index knows them."""
 
     keys: list[int]
-    asked: NDArray[np.uint64]
-    """The same as an array."""
     starts: list[Ints]
     """Per segment, per term: where its postings begin."""
     sizes: list[Ints]
     """Per segment, per term: how many postings it has."""
-    found: Ints
-    """In how many live rows each term stands."""
+    newest: tuple[list[int], Small, Floats] | None
+    """The postings in the tail, term after term, and how many each has."""
     rarity: NDArray[np.float64]
     """Inverse document frequency of each term."""
+
+    def in_tail(self, term: int) -> tuple[Small, Floats]:
+        """The slots of the tail that hold a term, and the impact of each."""
+        if self.newest is None:
+            return np.zeros(0, np.uint32), np.zeros(0, np.float32)
+        sizes, slots, impacts = self.newest
+        start = sum(sizes[:term])
+        return slots[start : start + sizes[term]], impacts[start : start + sizes[term]]
 
 
 def look_up(table: Table, terms: Sequence[str]) -> Lookup:
@@ -189,9 +210,9 @@ def look_up(table: Table, terms: Sequence[str]) -> Lookup:
 
 def _look_up(table: Table, terms: Sequence[str]) -> Lookup:
     keys = [key_of(term) for term in terms]
-    newest = [table.tail.found_in(key) for key in keys] if table.tail.entries else None
     asked = np.array(keys, dtype=np.uint64)
-    found = np.zeros(len(keys), np.int64) if newest is None else np.array(newest, dtype=np.int64)
+    newest = table.newest(keys) if keys and table.tail.entries else None
+    found = np.zeros(len(keys), np.int64) if newest is None else np.array(newest[0], dtype=np.int64)
     starts: list[Ints] = []
     sizes: list[Ints] = []
     for segment in table.segments:
@@ -199,46 +220,28 @@ def _look_up(table: Table, terms: Sequence[str]) -> Lookup:
         found = found + live
         starts.append(start)
         sizes.append(size)
-    return Lookup(keys, asked, starts, sizes, found, idf(table.live, found))
+    return Lookup(keys, starts, sizes, newest, idf(table.live, found))
 
 
-def asked_for(
-    table: Table, terms: Sequence[str], weights: Mapping[str, float] | None
-) -> tuple[list[int], list[float] | None, tuple[Any, ...] | None]:
-    """The terms of a search as a compiled table takes them: keys, factors, and their postings in the tail."""
-    if weights is None:
-        keys, factors = list(map(key_of, dict.fromkeys(terms))), None
-    else:
-        terms = [term for term in dict.fromkeys(terms) if weights.get(term, 1.0) > 0]
-        keys, factors = list(map(key_of, terms)), [weights.get(term, 1.0) for term in terms]
-    tail = table.tail.many_postings(keys, table.mean_length) if keys and table.tail.entries else None
-    return keys, factors, tail
-
-
-def score_words(table: Table, terms: Sequence[str], weights: Mapping[str, float] | None = None) -> Floats:
+def score_words(table: Table, terms: Sequence[str]) -> Floats:
     """The BM25 score of every slot, dead ones included; 0 where no term matches.
 
     The rarest term is added first, so that sums are rounded alike however the bank is cut into segments.
     """
     scores = np.zeros(table.count, dtype=np.float32)
-    distinct = list(dict.fromkeys(terms))
-    if weights is not None:
-        distinct = [term for term in distinct if weights.get(term, 1.0) > 0]
-    if not distinct or not table.live:
+    if not len(terms) or not table.live:
         return scores
-    lookup, mean = look_up(table, distinct), table.mean_length
-    factors = [1.0 if weights is None else weights.get(term, 1.0) for term in distinct]
-    worth = (lookup.rarity * np.array(factors)).astype(np.float32)
-    order: list[int] = np.lexsort((lookup.asked, -worth)).tolist()
+    lookup, mean = look_up(table, terms), table.mean_length
+    worth = lookup.rarity.astype(np.float32)
+    order: list[int] = np.lexsort((np.array(lookup.keys, dtype=np.uint64), -worth)).tolist()
     for term in order:
         for number, segment in enumerate(table.segments):
             size = int(lookup.sizes[number][term])
             if size:
                 docs, impacts = segment.postings(int(lookup.starts[number][term]), size, mean)
                 np.add.at(scores[table.bases[number] :], docs, impacts * worth[term])
-        held = table.tail.postings(lookup.keys[term], mean)
-        if held is not None:
-            np.add.at(scores[table.base :], held[0], held[1] * worth[term])
+        docs, impacts = lookup.in_tail(term)
+        np.add.at(scores[table.base :], docs, impacts * worth[term])
     return scores
 
 
@@ -256,7 +259,6 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
         return out
     lookup = look_up(table, terms)
     worth = lookup.rarity.astype(np.float32)
-    mean = table.mean_length
     order = np.argsort(slots, kind="stable")
     ordered = slots[order]
     for number, part in table.parts(ordered):
@@ -264,11 +266,10 @@ def term_parts(table: Table, terms: Sequence[str], slots: Ints) -> Floats:
         for term in range(len(terms)):
             if number < len(table.segments):
                 start, size = int(lookup.starts[number][term]), int(lookup.sizes[number][term])
-                held = table.segments[number].postings(start, size, mean) if size else None
+                docs, impacts = table.segments[number].postings(start, size, table.mean_length)
             else:
-                held = table.tail.postings(lookup.keys[term], mean)
-            if held is not None:
-                docs, impacts = held
+                docs, impacts = lookup.in_tail(term)
+            if len(docs):
                 at = np.minimum(np.searchsorted(docs, mine), len(docs) - 1)
                 hit: Mask = docs[at] == mine
                 out[order[part][hit], term] = impacts[at[hit]] * worth[term]

@@ -74,7 +74,8 @@ class Shelf:
         self.owner = "|".join((str(VERSION), SCHEMA, identity, fingerprint, str(dim)))
         self._generation: str | None = None
         self._frame_name: str | None = None
-        self._files: dict[str, MappedFile] = {}
+        self.files: dict[str, MappedFile] = {}
+        """The files in use, by name."""
 
     def holding(self, patience: float) -> Holding:
         """The right to change the folder, waited for at most so many seconds."""
@@ -124,8 +125,8 @@ class Shelf:
 
     def publish(self, segments: Sequence[Segment], position: int) -> None:
         """Make these segments the index, at once, and clear away the rest."""
-        self._files = {
-            segment.name: self._files[segment.name] for segment in segments if segment.name in self._files
+        self.files = {
+            segment.name: self.files[segment.name] for segment in segments if segment.name in self.files
         }
         if self.folder is None or not self.writable:
             return
@@ -151,21 +152,17 @@ class Shelf:
     def damaged(self) -> list[str]:
         """Read every byte of the segments in use; the names of the files that are not as they were written."""
         bad: list[str] = []
-        for name, file in self._files.items():
+        for name, file in self.files.items():
             try:
                 file.verify()
             except BadFileError:
                 bad.append(name)
         return bad
 
-    def whole(self) -> bool:
-        """True if no file in use was cut off since it was mapped."""
-        return all(file.whole for file in self._files.values())
-
     def let_go(self) -> None:
         """Use no file any more."""
         self._generation = self._frame_name = None
-        self._files = {}
+        self.files = {}
 
     def check(self, segments: Sequence[Segment]) -> None:
         """Read every byte of some segments.
@@ -174,15 +171,15 @@ class Shelf:
             BadFileError: One is not as it was written.
         """
         for segment in segments:
-            if segment.name in self._files:
-                self._files[segment.name].verify()
+            if segment.name in self.files:
+                self.files[segment.name].verify()
 
     def _open_segment(self, folder: str, listed: Listed) -> Segment:
         file = open_file(os.path.join(folder, listed.name), "segment", self.owner)
         if file.header.size != listed.size:
             raise BadFileError(f"{listed.name}: not the size it had")
         file.verify(VITAL)
-        self._files[listed.name] = file
+        self.files[listed.name] = file
         return Segment(listed.name, file.arrays(), listed.size)
 
     def _open_frame(self, folder: str, name: str) -> Frame:
@@ -266,7 +263,7 @@ class Upkeep:
 
     def refresh(self) -> int:
         """Catch up with the store; returns the position reached."""
-        if not self.shelf.whole():
+        if not all(file.whole for file in self.shelf.files.values()):  # one was cut off since it was mapped
             self.drop()
         head = self._source.head()
         if self._source.fingerprint() != self._fingerprint:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skep.filters import IndexRow
+from skep.index.bm25 import key_of
 from skep.model import KINDS, STATUSES
 
 if TYPE_CHECKING:
@@ -31,21 +32,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Ints = NDArray[np.int64]
-
-
-@lru_cache(maxsize=1 << 14)
-def key_of(text: str) -> int:
-    """The key of a string, the same in every process and on every machine."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1
-
-
-def keys_of(texts: Iterable[str]) -> bytearray:
-    """The keys of many strings as little-endian words; quicker than one by one, and it fills no cache."""
-    keys = bytearray()
-    for text in texts:
-        keys += blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return keys
 
 
 @lru_cache(maxsize=1 << 12)

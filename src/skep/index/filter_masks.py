@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skep.filters import Filter
-from skep.index.columns import KIND_CODES, STATUS_CODES, key_of, maybe_key, scope_key
+from skep.index.bm25 import key_of
+from skep.index.columns import KIND_CODES, STATUS_CODES, maybe_key, scope_key
 from skep.model import ANY, BELOW, Scope
 
 if TYPE_CHECKING:

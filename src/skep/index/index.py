@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from skep import runtime
 from skep.errors import EmbedderMismatchError
-from skep.index.bm25 import asked_for, best_matches, look_up, score_words, term_parts
+from skep.index.bm25 import best_matches, look_up, score_words, term_parts
 from skep.index.catch_up import FAILURES, Upkeep
 from skep.index.filter_masks import Masks
 from skep.index.quantisation import packed, turned
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     Singles = NDArray[np.float32]
 
 Answer = TypeVar("Answer")
+CARRIED = ("created_at", "confidence", "last_evidence_at", "importance", "session")
+"""Columns of every candidate."""
 
 
 class Pool(NamedTuple):
@@ -50,6 +52,8 @@ class Pool(NamedTuple):
     confidence: Floats
     last_evidence_at: Floats
     importance: Floats
+    spoken: NDArray[np.bool_]
+    """Said in a session: turns of conversations."""
     words_total: int
     """Admitted rows that hold at least one of the terms."""
     vectors_total: int
@@ -129,7 +133,11 @@ class SegmentIndex:
                 with the same one again, it is not looked what changed.
         """
         with self._lock:
-            if turn is None or turn != self._turn or not self._upkeep.shelf.whole():
+            if (
+                turn is None
+                or turn != self._turn
+                or not all(file.whole for file in self._upkeep.shelf.files.values())
+            ):
                 self._upkeep.refresh()
                 self._renew()
                 self._turn = turn if self._upkeep.position == self._source.head() else None
@@ -140,10 +148,8 @@ class SegmentIndex:
         terms: Sequence[str],
         vector: Singles | None,
         where: Filter,
-        *,
         k_words: int,
         k_vectors: int,
-        term_weights: Mapping[str, float] | None = None,
     ) -> Pool:
         """The best `k_words` by words and the best `k_vectors` by meaning, under one filter.
 
@@ -155,13 +161,12 @@ class SegmentIndex:
             where: Exact conditions, applied before scoring.
             k_words: How many to take by words.
             k_vectors: How many to take by meaning.
-            term_weights: Factors for some terms, 1 for the others; 0 leaves a term out.
         """
 
         def answer() -> Pool:
             table, admitted = self._upkeep.table, self._masks.admitted(where)
             measured = self._measured(vector)
-            best = self._best(table, terms, measured, admitted, k_words, k_vectors, term_weights)
+            best = self._best(table, terms, measured, admitted, k_words, k_vectors)
             with_vectors = 0 if measured is None else _having_vectors(table, admitted)
             return _pool(table, table.rows[best.slots], best, with_vectors)
 
@@ -198,9 +203,7 @@ class SegmentIndex:
 
         def answer() -> list[Ints]:
             table, admitted = self._upkeep.table, self._masks.admitted(where)
-            return [
-                _best_first(table, self._best(table, terms, None, admitted, k, 0, None)) for terms in queries
-            ]
+            return [_best_first(table, self._best(table, terms, None, admitted, k, 0)) for terms in queries]
 
         return self._trusting(answer)
 
@@ -249,7 +252,7 @@ class SegmentIndex:
         def answer() -> list[NDArray[Any]]:
             table = self._upkeep.table
             slots = table.slots_of(rows)
-            return [table.values(name, slots) for name in names]
+            return table.many_values(names, slots)
 
         return self._trusting(answer)
 
@@ -370,12 +373,12 @@ class SegmentIndex:
         admitted: Admitted,
         k_words: int,
         k_vectors: int,
-        weights: Mapping[str, float] | None,
     ) -> Best:
         """The best admitted slots by words and by meaning; compiled where the core is there."""
+        terms = list(dict.fromkeys(terms))
         k_words, k_vectors = min(k_words, table.count), min(k_vectors, table.count)
         if runtime.native is None:
-            scores = score_words(table, terms, weights)
+            scores = score_words(table, terms)
             slots, words_total = best_matches(scores, table.rows, admitted.mask, k_words)
             cosine = np.full(len(slots), np.nan, dtype=np.float32)
             if measured is not None:
@@ -388,8 +391,9 @@ class SegmentIndex:
         mask = None if admitted.all else admitted.mask
         slots, words = np.empty(room, np.int64), np.empty(room, np.float32)
         cosine = np.empty(room, np.float32)
+        asked = look_up(table, terms)
         found, words_total = table.compiled.pool(
-            *asked_for(table, terms, weights), mask, k_words, near, slots, words, cosine
+            asked.keys, None, asked.newest, mask, k_words, near, slots, words, cosine
         )
         return Best(slots[:found], words[:found], cosine[:found], words_total)
 
@@ -409,15 +413,16 @@ def _having_vectors(table: Table, admitted: Admitted) -> int:
 
 def _pool(table: Table, rows: Ints, best: Best, vectors_total: int) -> Pool:
     """Slots with their scores and the columns that every candidate carries."""
-    slots = best.slots
+    created_at, confidence, last_evidence_at, importance, session = table.many_values(CARRIED, best.slots)
     return Pool(
         rows=rows,
         words=best.words.astype(np.float64),
         cosine=best.cosine,
-        created_at=table.values("created_at", slots),
-        confidence=table.values("confidence", slots),
-        last_evidence_at=table.values("last_evidence_at", slots),
-        importance=table.values("importance", slots),
+        created_at=created_at,
+        confidence=confidence,
+        last_evidence_at=last_evidence_at,
+        importance=importance,
+        spoken=session > 0,
         words_total=best.words_total,
         vectors_total=vectors_total,
     )

@@ -306,9 +306,7 @@ def _pairs_compiled(
 
 def _bytes_of(table: Table, number: int) -> Codes | None:
     """The coarse half of the codes of a segment or of the tail, and the scale of each row."""
-    if number == len(table.segments):
-        return table.tail.high.astype(np.int8), table.tail.scale
-    codes = table.segments[number].codes
+    codes = table.codes(number)
     return None if codes is None else (codes.high, codes.scale)
 
 
@@ -411,7 +409,7 @@ def _reading(table: Table, slots: Ints) -> Iterator[Rows]:
     single = np.empty((BLOCK, table.dim), dtype=np.float32)
     for number, part in table.parts(slots):
         local = slots[part] - table.bases[number]
-        codes = table.segments[number].codes if number < len(table.segments) else table.tail
+        codes = table.codes(number)
         if codes is None:
             continue
         for start in range(0, len(local), BLOCK):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skep import runtime
-from skep.runtime import ALONE, alone, product
+from skep.runtime import ALONE, alone
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,9 +130,9 @@ def _mixed(rows: Any) -> Any:
     """Rows times the Hadamard matrix of their length, as two small products: it is the Kronecker product of two."""
     count, size = rows.shape
     low, high = _sides(size)
-    once = product(rows.reshape(count * high, low), _hadamard(low, rows.dtype.char)).reshape(count, high, low)
-    twice = product(once.transpose(0, 2, 1).reshape(count * low, high), _hadamard(high, rows.dtype.char))
-    return twice.reshape(count, low, high).transpose(0, 2, 1).reshape(count, size)
+    kind = rows.dtype.char
+    mixed = _hadamard(high, kind) @ (rows.reshape(count, high, low) @ _hadamard(low, kind))
+    return mixed.reshape(count, size)
 
 
 def _sides(size: int) -> tuple[int, int]:
@@ -325,8 +325,9 @@ def decode(codes: FineCodes) -> Floats:
     return data
 
 
-def original(codes: FineCodes) -> Floats:
-    """The vectors that fine codes stand for, in the axes they came in."""
+def original(codes: FineCodes, places: NDArray[np.int64]) -> Floats:
+    """The vectors that some of the fine codes stand for, in the axes they came in."""
+    codes = codes.pick(places)
     data = _spread_out(codes)
     data -= _MIDDLE
     data = turn_back(data)
@@ -339,8 +340,9 @@ def turned(vector: Floats, length: float) -> Query:
     return Query(*turn_one(vector, length))
 
 
-def fine_cosines(codes: FineCodes, query: Query) -> Floats:
-    """Cosines with a query, the same to the last bit wherever the rows are stored; nan for rows without a vector."""
+def fine_cosines(codes: FineCodes, places: NDArray[np.int64], query: Query) -> Floats:
+    """Cosines of some rows with a query, the same to the last bit wherever they are stored; nan without a vector."""
+    codes = codes.pick(places)
     found = np.vecdot(_spread_out(codes, np.float64), query.steps)
     found -= float(_MIDDLE) * query.steps.sum()
     found *= query.worth

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from skep import runtime
-from skep.index.bm25 import impact
-from skep.index.columns import COLUMNS, column_of, key_of
+from skep.index.bm25 import impact, key_of
+from skep.index.columns import COLUMNS, column_of
 from skep.index.quantisation import FineCodes, encode
 from skep.index.segment_reader import Segment, shown
 from skep.storage.vectors import unpacked
@@ -118,30 +119,11 @@ class Tail:
         return self._scale[: self.count]
 
     @property
-    def high(self) -> NDArray[np.int8]:
-        """The coarse half of the fine codes."""
-        return self._high[: self.count]
-
-    @property
     def codes(self) -> FineCodes:
         """The fine codes of every slot."""
-        return FineCodes(self.high, self._low[: self.count], self.scale)
+        return FineCodes(self._high[: self.count], self._low[: self.count], self.scale)
 
-    def found_in(self, key: int) -> int:
-        """In how many rows a term stands."""
-        held = self._words.get(key)
-        return len(held[0]) if held else 0
-
-    def postings(self, key: int, mean_length: float) -> tuple[NDArray[np.uint32], Floats] | None:
-        """The slots of a term and what each gives to BM25 before the weight of the term."""
-        held = self._words.get(key)
-        if held is None:
-            return None
-        slots = np.array(held[0], dtype=np.uint32)
-        lengths = np.frombuffer(self.lengths, dtype=np.uint32)[slots]
-        return slots, impact(np.array(held[1]), lengths, mean_length)
-
-    def many_postings(
+    def postings(
         self, keys: Sequence[int], mean_length: float
     ) -> tuple[list[int], NDArray[np.uint32], Floats]:
         """The postings of several terms, one after the other; and how many each has."""
@@ -288,6 +270,16 @@ class Table:
         """The mean number of terms of a live row."""
         return self.length / self.live if self.live else 0.0
 
+    def newest(self, keys: Sequence[int]) -> tuple[list[int], NDArray[np.uint32], Floats]:
+        """The postings of terms in the tail, term after term, and how many each has."""
+        return self.tail.postings(keys, self.mean_length)
+
+    def codes(self, number: int) -> FineCodes | None:
+        """The fine codes of a part: of a segment or, last, of the tail; None where it has no vectors."""
+        if number < len(self.segments):
+            return self.segments[number].codes
+        return self.tail.codes if self.dim else None
+
     def apply(self, rows: Iterable[IndexRow]) -> int:
         """Take in changed rows; returns the last event seen, 0 if there was none."""
         self.version += 1
@@ -359,13 +351,20 @@ class Table:
 
     def values(self, name: str, slots: Ints) -> Array:
         """A column of some slots; its default where a slot is -1."""
-        held = self.column(name)
-        if not len(held):
-            return np.full(len(slots), COLUMNS[name].default, dtype=held.dtype)
-        out = held[slots]
-        if slots.min(initial=0) < 0:
-            out[slots < 0] = COLUMNS[name].default
-        return out
+        return self.many_values((name,), slots)[0]
+
+    def many_values(self, names: Sequence[str], slots: Ints) -> list[Array]:
+        """Columns of some slots; the default of each where a slot is -1."""
+        columns = [self.column(name) for name in names]
+        unknown = slots < 0 if slots.min(initial=0) < 0 else None
+        found: list[Array] = []
+        for name, held in zip(names, columns, strict=True):
+            default = COLUMNS[name].default
+            out = held[slots] if len(held) else np.full(len(slots), default, dtype=held.dtype)
+            if unknown is not None:
+                out[unknown] = default
+            found.append(out)
+        return found
 
     def slots_of(self, rows: Ints) -> Ints:
         """The live slot of each row; -1 where there is none."""
@@ -392,15 +391,13 @@ class Table:
                 slots[base : base + segment.count] += base
         return slots
 
-    def parts(self, slots: Ints) -> Iterable[tuple[int, slice]]:
+    def parts(self, slots: Ints) -> list[tuple[int, slice]]:
         """The parts that sorted slots fall into: number of the segment (the tail is last), stretch of `slots`."""
         if len(self.segments) == 1 and len(slots) and slots[0] >= 0 and slots[-1] < self.base:
-            yield 0, slice(0, len(slots))
-            return
+            return [(0, slice(0, len(slots)))]
         edges = np.searchsorted(slots, [*self.bases, self.count + 1]).tolist()
-        for number in range(len(edges) - 1):
-            if edges[number] < edges[number + 1]:
-                yield number, slice(edges[number], edges[number + 1])
+        ends = enumerate(pairwise(edges))
+        return [(number, slice(start, end)) for number, (start, end) in ends if start < end]
 
     def _gathered(self, parts: Sequence[Array], dtype: str) -> Array:
         room = max(self.count + ROOM, len(getattr(self, "rows", ())))

@@ -17,8 +17,17 @@ from msgspec.structs import astuple
 
 from skep import runtime
 from skep.filters import IndexRow
-from skep.index.bm25 import Postings, count_terms, make_postings, pack_pairs, postings_of, sort_pairs
-from skep.index.columns import COLUMNS, key_of, keys_of, worth_storing
+from skep.index.bm25 import (
+    Postings,
+    count_terms,
+    key_of,
+    keys_of,
+    make_postings,
+    pack_pairs,
+    postings_of,
+    sort_pairs,
+)
+from skep.index.columns import COLUMNS, worth_storing
 from skep.index.quantisation import (
     AXES_SAMPLE,
     FineCodes,

@@ -152,14 +152,6 @@ class Segment:
         classes = self.words.classes[start : start + size]
         return self.words.docs[start : start + size], self.impacts(mean_length).take(classes)
 
-    def many_postings(
-        self, starts: Ints, sizes: Ints, mean_length: float
-    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
-        """The postings of several terms, one after the other."""
-        impacts = self.impacts(mean_length)
-        at = np.arange(int(sizes.sum())) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-        return self.words.docs.take(at), impacts.take(self.words.classes.take(at))
-
     def impacts(self, mean_length: float) -> NDArray[np.float32]:
         """The BM25 part of a posting of each class, before the weight of the term."""
         if mean_length != self._mean_length:

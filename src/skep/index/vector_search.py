@@ -72,8 +72,7 @@ def stretches(table: Table, slots: Ints) -> Iterator[tuple[slice, FineCodes, Int
     The stretch, the codes of a part of the table, the slots of the stretch, and where the part begins.
     """
     for number, part in table.parts(slots):
-        last = number == len(table.segments)
-        held = (table.tail.codes if table.dim else None) if last else table.segments[number].codes
+        held = table.codes(number)
         if held is not None:
             yield part, held, slots[part], table.bases[number]
 
@@ -88,7 +87,7 @@ def cosines_of(table: Table, slots: Ints, query: Query) -> Floats:
     """The cosine of sorted slots with a query; nan where a row has no vector."""
     out = np.full(len(slots), np.nan, dtype=np.float32)
     for part, codes, mine, base in stretches(table, slots):
-        out[part] = fine_cosines(codes.pick(mine - base), query)
+        out[part] = fine_cosines(codes, mine - base, query)
     return out
 
 
@@ -96,7 +95,7 @@ def vectors_of(table: Table, slots: Ints) -> Floats:
     """The vectors of sorted slots as they came, nearly exact; zeros where there is none."""
     out = np.zeros((len(slots), table.dim), dtype=np.float32)
     for part, codes, mine, base in stretches(table, slots):
-        out[part] = original(codes.pick(mine - base))
+        out[part] = original(codes, mine - base)
     return out
 
 

@@ -71,7 +71,7 @@ def lines(archive: zipfile.ZipFile, name: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(_bytes(archive, name).splitlines(), 1):
         try:
             value: Any = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BrokenBundleError(f"{name}, line {number}: no JSON: {error}") from error
         if not isinstance(value, dict):
             raise BrokenBundleError(f"{name}, line {number}: not an object")
@@ -83,7 +83,7 @@ def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
         raise BrokenBundleError(f"there is no {MANIFEST} in it")
     try:
         found: Any = json.loads(_bytes(archive, MANIFEST))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenBundleError(f"{MANIFEST} is no JSON: {error}") from error
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 

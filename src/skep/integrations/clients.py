@@ -74,7 +74,12 @@ CLIENTS: Final[tuple[Client, ...]] = (
         hooks=True,
         after="Start a new session; codex asks once whether to trust the hooks.",
     ),
-    Client(name="gemini", title="Gemini CLI", hooks=True, after="Start a new session; /mcp lists skep."),
+    Client(
+        name="gemini",
+        title="Gemini CLI",
+        hooks=True,
+        after="Start a new session in a folder that you trust; /mcp lists skep.",
+    ),
     Client(name="opencode", title="opencode", environment=True),
     Client(name="cursor", title="Cursor", after="Settings, MCP: skep is listed; switch it on if it is off."),
     Client(name="vscode", title="VS Code", after="Run MCP: List Servers and start skep."),

@@ -295,7 +295,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number without end is no error of tomllib's own
         raise ConfigError(f"not valid TOML: {error}; nothing was changed") from error
 
 

@@ -18,7 +18,7 @@ from skep.lifecycle.reflect import summed_up
 from skep.lifecycle.summarise import stated, summary
 from skep.model import CURRENT, Memory
 from skep.semantics.evidence import Said, supports_many
-from skep.semantics.near_memories import load
+from skep.semantics.find_conflicts import load
 from skep.storage.sqlite_store import Plan
 
 ROUNDED = 0.001

@@ -7,7 +7,6 @@ npm") is a fact though it is said once. Maintenance calls this; nothing is writt
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from skep.engine.engine import Engine
@@ -24,15 +23,14 @@ from skep.lifecycle.similar_memories import (
 from skep.lifecycle.summarise import Distil, by_call, ranked
 from skep.model import CURRENT, Memory
 from skep.runtime import lazy
-from skep.semantics.evidence import LABEL, ROLES, Said, against, speaker, supports_many, worth_keeping
-from skep.semantics.find_conflicts import bare_words, find_for
-from skep.semantics.lexicon import lemma
-from skep.semantics.near_memories import neighbours
+from skep.semantics.evidence import Said, against, reports, supports_many, worth_keeping
+from skep.semantics.find_conflicts import bare_words, find_for, neighbours
+from skep.semantics.reported_speech import ROLES, as_statement, speaker
 from skep.storage.sqlite_store import Plan
 
-SUPPORTS = 0.75
-"""Similarity from which an episode may support a fact."""
-SUPPORTED = 4
+SUPPORTS = 0.4
+"""Similarity from which an episode may support a fact, in whatever words."""
+SUPPORTED = 8
 """How many facts an episode may support."""
 SUPPORTING = 64
 """How many earlier episodes are looked at for a fact that came after them."""
@@ -60,7 +58,7 @@ def support(engine: Engine, changed: Sequence[Memory]) -> list[Action]:
     asked = [Said(fact.text, episode.text, similarity) for fact, episode, similarity in new]
     found: dict[str, tuple[Memory, list[str]]] = {}
     for (fact, episode, _), told in zip(new, supports_many(asked), strict=True):
-        if told and not in_doubt(engine, episode):
+        if (told or reports(fact.text, episode.text)) and not in_doubt(engine, episode):
             found.setdefault(fact.id, (fact, []))[1].append(episode.id)
     return [_evidence(fact, sources) for fact, sources in found.values()]
 
@@ -140,72 +138,83 @@ CONVENTION = lazy(
     r"|prefers? \w+ (?:over|to)|please (?:always|never)|(?:use|say|write|call it) [^.!?]{1,60}(?:\bnot\b|instead of))\b"
 )
 """How a user states a convention or a standing wish."""
+_HABIT = (
+    r"(?:(?:always|never|also|usually|often|still|only|mostly|generally|mainly|normally|currently|really) )*"
+)
+_ONCE = (
+    r"(?! (?:it|that|this|these|those|them|you|your|so|to|how|no|some"
+    r"|with (?:it|that|this)|the (?:wrong|same|right|other"
+    r"|(?:\w+ )?(?:version|one|option|idea|look|way))"
+    r"|(?:a|an|another|one) (?:\w+ )?(?:question|problem|issue|error|idea|doubt|feeling|look|point|bug|moment))\b)"
+)
+"""What follows a verb that is about this conversation alone."""
+_OWN = (
+    r"(?:wife|husband|partner|sons?|daughters?|child|children|kids?|mother|father|mum|mom|dad|parents?|brothers?|sisters?"
+    r"|boss|manager|colleagues?|team|company|employer|dogs?|cats?|doctor|landlord|neighbou?rs?|flatmates?|girlfriend"
+    r"|boyfriend|uncle|aunt|grandmother|grandfather|grandchildren|friend|twins?|allergy|diabetes|asthma|degree|garden)"
+)
+"""Whom and what somebody tells of as theirs."""
+LASTING = lazy(
+    rf"(?i)\b(?:I {_HABIT}(?:(?:live|study|studied|teach|own|speak|play|drive|drink|eat|collect|prefer|like|love"
+    rf"|enjoy|hate|dislike|avoid|use|support|follow|cook)\b{_ONCE}|have (?:an? |\w+ )(?:\w+ )?{_OWN}\b"
+    r"|(?:work|grew up|come|am based|was born)(?= (?:as|at|in|for|from|near|with|nights|part|full|\w+ hours)\b)"
+    r"|(?:can['’]?t|cannot|don['’]?t|do not) (?:eat|drink|have|drive|speak|own|like|use)\b(?! (?:it|that|this)\b)"
+    r"|(?:moved|relocated) (?:to|from|back)\b|(?:joined|married|adopted|retired|got married|was promoted)\b)"
+    r"|I(?:['’]m| am|['’]ve been| have been) (?:also |still |now )?(?:an? (?!bit|little|moment|step|loss)"
+    r"|vegan|vegetarian|left-handed|allergic|married|divorced|retired|from|based|the (?:owner|head|lead|maintainer))"
+    rf"|my (?:\w+ )?(?:{_OWN}|name|birthday|timezone|time zone|address)(?:['’]s)?\b"
+    r"(?! (?:asked|wants|says|said|just|told|called me|thinks|came|cancelled|(?:is|are) (?:not |\w+ing\b|here|back)))"
+    r"|(?:we|our [\w-]+(?: [\w-]+)?) (?:also |only |mostly )?(?:(?:store|deploy|host|keep|run|ship|build|release|pay"
+    r"|lives?|goe?s?|runs?|has|uses?|sits?|meets?|opens?|closes?|expires?|starts?|ends?) (?!it|this|that|out of|into)"
+    r"|(?:is|are) (?=in|at|on|based|called|named|written|hosted|kept|an? |the |\d|(?-i:[A-Z]))))"
+)
+"""How somebody tells what holds for longer of themselves, theirs or their work."""
+SOON = lazy(
+    r"(?i)\b(?:in (?:a|an|\w+) (?:second|minute|hour|moment)s?|at \d+ ?(?:percent|%)|on it|sorry|again"
+    r"|(?:how|what|why|whether|where|which) (?:can|could|do|does|should|would|if|to|is|are|i|my|we)"
+    r"|I(?: am|['’]m)?(?: kinda| really| just)? (?:need|want|trying|worried|looking|having|stressed|wondering))\b"
+    r"|^\w+: (?:can|could|would|should|if|in what|what|how|why|when|where|who|which|is|are|do|does|did|regarding)\b"
+)
+"""What makes a passing thing or a question of it."""
 USER_TURN = lazy(
-    r"(?is)\buser(?: \([^()\n]{1,40}\))?: (.*?)(?=\b(?:assistant|user)(?: \([^()\n]{1,40}\))?: |\Z)"
+    r"(?is)\b(?:user|human|customer|client)(?: \([^()\n]{1,40}\))?: (.*?)"
+    r"(?=\b(?:assistant|ai|user|human|customer|client|agent|system|bot|support)(?: \([^()\n]{1,40}\))?: |\Z)"
 )
 
 
 def conventions(engine: Engine, episodes: Sequence[Memory]) -> list[tuple[str, list[Memory]]]:
-    """Conventions that users state in episodes, each with its episode; nothing that a fact says already."""
+    """Facts that users state once, with their episodes: conventions, and what holds of themselves and theirs.
+
+    Nothing that a fact says already.
+    """
     found: dict[tuple[str, ...], tuple[str, list[Memory]]] = {}
     for episode in episodes:
-        if "ser" not in episode.text or in_doubt(engine, episode) or _facts_of(engine, episode):
+        if ":" not in episode.text or in_doubt(engine, episode) or _facts_of(engine, episode):
             continue
-        said = (each for turn in USER_TURN.findall(episode.text) for each in worth_keeping(f"user: {turn}"))
-        for text in said:
-            if CONVENTION.search(text) and not _is_known(engine, as_statement(text), episode):
+        for text in stated(episode.text):
+            if not _is_known(engine, as_statement(text), episode):
                 key = tuple(bare_words(as_statement(text)))
                 found.setdefault(key, (text, []))[1].append(episode)
     return list(found.values())
+
+
+def stated(text: str) -> list[str]:
+    """The sentences of an episode that are facts though they are said once, with who says them.
+
+    >>> stated("user: Thanks! I'm a beekeeper in Aurich. I have a question."), stated("assistant: I'm a language model")
+    (["user: I'm a beekeeper in Aurich."], [])
+    """
+    name = (speaker(text) or "").partition(" (")[0].casefold()
+    named = bool(name) and name not in ROLES
+    turns = [text] if named else [f"user: {turn}" for turn in USER_TURN.findall(text)]
+    said = [each for turn in turns for each in worth_keeping(turn) if not SOON.search(each)]
+    return [each for each in said if LASTING.search(each) or (not named and CONVENTION.search(each))]
 
 
 def _is_known(engine: Engine, text: str, episode: Memory) -> bool:
     """True if some fact of the same scope says a text."""
     fact = Memory(id="", kind="fact", text=text, scope=episode.scope, created_at=episode.created_at)
     return any(conflict.kind == "duplicate" for conflict in find_for(engine, fact))
-
-
-FIRST_PERSON = (
-    (r"\bI['’]m\b|\bI am\b", "{who} is"),
-    (r"\bI['’]ve\b|\bI have\b", "{who} has"),
-    (r"\bI['’]d\b", "{who} would"),
-    (r"\bI don['’]?t\b|\bI do not\b", "{who} does not"),
-    (r"\b[Mm]y\b", "{whose}"),
-    (r"\b(?:mine|myself|me)\b", "{who}"),
-)
-_I_DO = lazy(
-    r"\bI ((?:(?:always|never|really|also|usually|often|still|just|only|mostly|generally|sometimes) )*)(\w+)"
-)
-_UNCHANGED = lazy(r"can|could|will|would|shall|should|may|might|must|was|had|did|does|is|has")
-
-
-def as_statement(text: str) -> str:
-    """A sentence without the label of its speaker; what somebody says of themselves names them.
-
-    >>> as_statement("user: I live in Oslo with my cat."), as_statement("User: we use pnpm here, not npm")
-    ("The user lives in Oslo with the user's cat.", 'We use pnpm here, not npm')
-    >>> as_statement("Ana: I never drink coffee"), as_statement("Deploys need two approvals")
-    ('Ana never drinks coffee', 'Deploys need two approvals')
-    """
-    name = speaker(text)
-    label = LABEL.match(text)
-    if name is None or label is None:
-        return text
-    said = text[label.end() :].strip()
-    bare = re.sub(r" \(.*\)", "", name)
-    who = f"the {bare.casefold()}" if bare.casefold() in ROLES else bare
-    for pattern, form in FIRST_PERSON:
-        said = re.sub(pattern, form.format(who=who, whose=f"{who}'s"), said)
-    said = _I_DO.sub(lambda found: f"{who} {found[1]}{_third_person(found[2])}", said)
-    return said[:1].upper() + said[1:]
-
-
-def _third_person(verb: str) -> str:
-    if _UNCHANGED.fullmatch(verb) or lemma(verb)[1]:
-        return verb
-    if re.search(r"[^aeiou]y$", verb):
-        return verb[:-1] + "ies"
-    return verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")
 
 
 def reworded(engine: Engine, episodes: Sequence[Memory]) -> list[Action]:

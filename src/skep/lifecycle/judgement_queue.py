@@ -21,10 +21,9 @@ from skep.lifecycle import decisions as decisions_module
 from skep.lifecycle.judge import DECISIONS, Case, Decision, Judge, Verdicts, fitting, known_word
 from skep.lifecycle.maintenance_run import Action, Run
 from skep.lifecycle.maintenance_run import counted as counted_report
-from skep.model import Event, Memory
-from skep.semantics.find_conflicts import JUDGEMENTS, key_of
+from skep.model import CURRENT, Event, Memory
+from skep.semantics.find_conflicts import JUDGEMENTS, by_id, key_of, older_first, standing
 from skep.semantics.link_graph import chain
-from skep.semantics.near_memories import by_id, standing
 from skep.storage.sqlite_store import Plan
 
 PREFIX = JUDGEMENTS
@@ -222,18 +221,14 @@ def decided_plans(engine: Engine, case: Case, decision: Decision, by: str) -> li
 
 
 def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Event]:
-    """Decide one pair that waits."""
+    """Decide a pair, whether it waits for a judge or not: both hold, one replaces the other, and so on."""
     word = decision.strip().upper()
     if word not in DECISIONS:
         raise InvalidInputError(
             f"decision must be one of {', '.join(DECISIONS)}, got {decision!r}", field="decision"
         )
     key = key_of(a, b)
-    case = next((case for case in pending(engine) if PREFIX + case.key == key), None)
-    if case is None:
-        raise NotFoundError(
-            f"no judgement on {a} and {b} is pending; `pending_judgements` lists those that are"
-        )
+    case = next((case for case in pending(engine) if PREFIX + case.key == key), None) or _case(engine, a, b)
     if word == "SUPERSEDED" and case.older.id in chain(case.newer.id, engine.get):
         raise InvalidInputError(f"{case.newer.id} was itself replaced by {case.older.id}", field="decision")
     if decisions.carried_out(case, word) != word:  # type: ignore[arg-type]
@@ -244,6 +239,22 @@ def resolve(engine: Engine, a: str, b: str, decision: str, by: str) -> list[Even
         )
     events, _ = engine.write(decided_plans(engine, case, word, by))  # type: ignore[arg-type]
     return events
+
+
+def _case(engine: Engine, a: str, b: str) -> Case:
+    """A pair that nobody has asked about."""
+    if a == b:
+        raise InvalidInputError(
+            f"{a} cannot be judged against itself; pass two different memories", field="b"
+        )
+    one, other = engine.memory(a), engine.memory(b)
+    for memory in (one, other):
+        if memory.status not in CURRENT:
+            raise NotFoundError(
+                f"{memory.id} is {memory.status}, so there is nothing to decide; `restore` makes it current again"
+            )
+    older, newer = older_first(one, other, engine.now())
+    return Case(older=older, newer=newer, kind="asked", similarity=0.0, confidence=1.0)
 
 
 TRIES = 2

@@ -40,8 +40,10 @@ GRADE = "grade"
 Z95 = 1.959964
 TOGETHER = "used_with"
 """The relation between memories that were used in one successful task."""
+ANALOGY = "analogy"
+"""The relation between strategies of different domains that are alike."""
 STEP = 0.2
-"""How much of the way to 1 each further success takes the strength of such a link."""
+"""How much of the way to 1 each further success takes the strength of such a link, and each failure back to 0."""
 NOTICEABLE = 0.002
 """A link that would grow by less is left as it is."""
 RECENCY_PER_DAY = 0.0256
@@ -128,6 +130,7 @@ def outcome_of(event: Event) -> Outcome:
         task=body.get("task", ""),
         success=bool(body.get("success")),
         used=tuple(body.get("used", ())),
+        steps=tuple(body.get("steps", ())),
         metrics=body.get("metrics", {}),
         task_type=body.get("task_type"),
         domain=body.get("domain"),
@@ -141,6 +144,7 @@ def learn(
     *,
     success: bool | float,
     used: Sequence[str] = (),
+    steps: Sequence[str] = (),
     metrics: Mapping[str, float] | None = None,
     task_type: str | None = None,
     domain: str | None = None,
@@ -170,6 +174,7 @@ def learn(
     )
     body: dict[str, object] = {"task": task, "success": success, "used": used}
     extra = {"metrics": dict(metrics or {}), "task_type": task_type, "domain": domain}
+    extra |= {"steps": list(steps)}
     extra |= {"shown": list(shown), "withheld": list(withheld)}
     body |= {key: value for key, value in extra.items() if value}
     if withhold is not None and (shown or withheld):
@@ -182,6 +187,7 @@ def learn(
         plans.append(("outcome", body | {"used": tried}))
     if success:
         plans += _together(engine, used)
+    plans += _carried_over(engine, used, domain, success=success)
     events, _ = engine.write(plans)
     event = next(event for event in events if event.kind == "outcome")
     kept = events[0].id if events[0].kind == "remember" else (known.id if known else None)
@@ -212,6 +218,22 @@ def _together(engine: Engine, used: list[str]) -> list[Plan]:
         if strength - before < NOTICEABLE:
             continue
         plans.append(("link", {"src": a, "dst": b, "rel": TOGETHER, "strength": strength}))
+    return plans
+
+
+def _carried_over(engine: Engine, used: Sequence[str], domain: str | None, *, success: bool) -> list[Plan]:
+    """Links of analogy that led a strategy into another domain: stronger where it worked, else weaker, or gone."""
+    plans: list[Plan] = []
+    for memory in map(engine.memory, used):
+        if domain is None or memory.domain in (None, domain):
+            continue
+        for link in engine.links(memory.id, rel=ANALOGY):
+            other = engine.get(link.dst if link.src == memory.id else link.src)
+            if other is None or other.domain != domain:
+                continue
+            strength = round(link.strength + STEP * ((1 - link.strength) if success else -link.strength), 6)
+            body = {"src": link.src, "dst": link.dst, "rel": ANALOGY}
+            plans.append(("link", body | {"strength": strength}) if strength >= STEP else ("unlink", body))
     return plans
 
 

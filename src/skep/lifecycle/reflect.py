@@ -18,7 +18,7 @@ from skep.lifecycle.maintenance_run import Action, Planned, Run
 from skep.lifecycle.similar_memories import Union, derived_from, inherited, least_trust
 from skep.lifecycle.summarise import Distil, Worded, by_call, summary
 from skep.model import Memory
-from skep.semantics.near_memories import neighbours
+from skep.semantics.find_conflicts import neighbours
 from skep.storage.sqlite_store import Plan
 
 PREFIX = "consolidate/"

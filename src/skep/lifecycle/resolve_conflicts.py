@@ -27,6 +27,7 @@ from skep.semantics.find_conflicts import (
     NEAR,
     age,
     bare_words,
+    by_id,
     holds,
     judge_many,
     nearest,
@@ -36,12 +37,13 @@ from skep.semantics.find_conflicts import (
     same_words,
 )
 from skep.semantics.link_graph import MARKED, UPDATES, opposing
-from skep.semantics.near_memories import by_id
 from skep.storage.sqlite_store import Plan
 
 CLEAR_CONFLICT = 0.90
 CONFIDENT = 0.6
 """At least one of two duplicates must be this sure to be merged by rule."""
+UNSURE = 0.65
+"""Similarity from which a pair waits for a judge where the comparer is not sure that there is nothing, either."""
 MOST_WAITING = 4
 """In how many of the unsure pairs of a run a memory may be."""
 EXTRACTED = "maintenance: extracted"
@@ -101,7 +103,7 @@ def sort_conflicts(
     for start in range(0, len(pairs), COMPARED):
         part = pairs[start : start + COMPARED]
         with gc_paused():
-            judged = judge_many(part, reader=read)
+            judged = judge_many(part, reader=read, unsure=UNSURE)
         for conflict in judged:
             if conflict is None:
                 continue

@@ -1,8 +1,9 @@
 """The context budget: what of all there is to say fits before the model's answer. Pure.
 
 Recent messages come first and always fit if anything does: of the newest one at least the beginning. Then tool results,
-then streamed facts and episodes, then system text in what is left. Nothing is cut in the middle of a memory; one that
-does not fit is passed over, and a smaller one after it may still go in. What was left out is reported, with the reason.
+then streamed facts and episodes, then system text in what is left. Nothing is cut in the middle of a memory: a tool
+result that is too long is cut between two lines. A memory that does not fit is passed over, and a smaller one after it
+may still go in. What was left out is reported, with the reason.
 The budget holds for the text as it is rendered, with its heading, bullets and blank lines.
 """
 
@@ -33,6 +34,8 @@ BREAK = "\n\n"
 MORE = " …"
 FULL = "the whole budget is used up"
 SAID, EMPTY = "said already", "nothing but blanks"
+_MEMORY = re.compile(r"^(?=\S)", re.MULTILINE)
+"""Where a memory of a tool result begins: a line that is not set in."""
 _WORD = re.compile(r"\S+")
 
 
@@ -104,6 +107,9 @@ class _Budget:
             if listed and (text in self._said or not text.strip()):
                 self.drop(tier, text, SAID if text.strip() else EMPTY)
                 continue
+            if not listed and (rest := self._over(text, share)):
+                text = text[: -len(rest)].rstrip("\n")
+                self.drop(tier, rest, f"over the {most} tokens of this tier")
             tokens = self.counter(text)
             if tokens > share:
                 self.drop(tier, text, f"over the {most} tokens of this tier")
@@ -114,6 +120,20 @@ class _Budget:
             else:
                 self.drop(tier, text, FULL)
         return tuple(taken)
+
+    def _over(self, text: str, share: int) -> str:
+        """The lines of a tool result from the first memory on that does not fit, if one before it does.
+
+        Lines that are set in belong to the memory above them.
+        """
+        most = min(share, self.left)
+        if self.counter(self._standing(text)) <= most:
+            return ""
+        starts = [found.start() for found in _MEMORY.finditer(text)]
+        fitting = bisect_right(
+            starts, most, key=lambda start: self.counter(self._standing(text[:start].rstrip("\n")))
+        )
+        return text[starts[fitting - 1] :] if fitting > 1 else ""
 
     def newest(self, messages: Sequence[str]) -> tuple[str, ...]:
         """The newest messages that fit, of the newest at least the beginning; older ones go as a last resort."""
@@ -166,7 +186,7 @@ def build_context(
             which go in as "role: content". Content may be a list of parts, of which those that are no text are named
             in brackets. Where not even the newest fits, its beginning goes in.
         tool_results: What the agent asked for, most important first; up to 400 tokens. Strings, such mappings, or hits
-            of `search_memory`.
+            of `search_memory`. One that is longer is cut between memories: before a line that is not set in.
         streamed: What `Stream.context()` has; its facts and episodes come before `facts` and `episodes`.
         facts: Streamed facts or hits, best first; up to 200 tokens. What a tool result says goes in once.
         episodes: Streamed episodes or hits, best first; up to 200 tokens.

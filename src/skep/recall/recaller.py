@@ -15,23 +15,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from skep.engine.engine import Engine
-from skep.errors import ConfigError, InvalidInputError
-from skep.filters import Filter
-from skep.model import Hit, Link, Ranked, Recalled, Stage
-from skep.recall.conflict_marks import conflicts_marked
+from skep.errors import ConfigError, InvalidInputError, WrongTypeError
+from skep.filters import Asking, Filter
+from skep.model import Hit, Link, Memory, Ranked, Recalled, Stage
 from skep.recall.update_order import UpdateOrder
-from skep.retrieval.pipeline import narrowed
+from skep.retrieval.pipeline import Call, narrowed, run
 from skep.retrieval.recall_config import Expand, RecallConfig, from_dict, merge
 from skep.retrieval.recall_config import preset as preset_named
-from skep.semantics.find_conflicts import settled
+from skep.retrieval.sources import BankSources
+from skep.semantics.find_conflicts import opposed, settled
 from skep.semantics.link_graph import CONTRADICTS, MARKED, OPPOSED, UPDATES
+from skep.validation import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from skep.engine.embeddings import Asked
-    from skep.retrieval.sources import BankSources
+    from skep.storage.queries import Present
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -69,8 +70,12 @@ if TYPE_CHECKING:
 
 CONFIG_KEY = "recall/config"
 """The setting that holds the bank's own config; `skep tune deploy` writes it."""
+SETTINGS = (CONFIG_KEY, MARKED, OPPOSED)
+"""The settings that a recall looks at."""
 NARROWING = ("limit", "tags", "kinds")
 """Keys of a deployed config that narrow a recall rather than rank it; arguments of the call override them."""
+CHECKED = 10
+"""The best hits that are compared with one another."""
 DAY = 86_400.0
 _unpack = msgspec.msgpack.Decoder().decode
 _told, _metadata = attrgetter("signals", "ranks"), attrgetter("memory.metadata")
@@ -89,15 +94,6 @@ class _Kept(NamedTuple):
     """Of the memory of each; nothing where none has any."""
 
 
-class _Loaded(NamedTuple):
-    """The modules that the first question loads."""
-
-    sources: BankSources
-    """What the pipeline reads from."""
-    run: Callable[..., Recalled]
-    """The pipeline."""
-
-
 class Recaller:
     """Answers queries on one engine, remembering recent answers for as long as nothing changes.
 
@@ -110,16 +106,11 @@ class Recaller:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._loaded: _Loaded | None = None
         self._answers: OrderedDict[Any, _Kept] = OrderedDict()
         self._position: tuple[int, int] | None = None
-        self._turn = -1
-        """At which turn of the store the position was looked up."""
-        self._updates = UpdateOrder(
-            self._update_links, self.decided, engine.reader.known if engine.reader is not None else None
-        )
+        """Of the bank, when the answers were given."""
         self.cache_hits = 0
-        self._checked = b"", ""
+        self._checked = "", ""
         """The config that was looked at last, and why it cannot be used."""
 
     def without_erased(self, hits: tuple[Hit, ...]) -> tuple[Hit, ...]:
@@ -134,17 +125,19 @@ class Recaller:
 
         One that cannot be used counts as none: `unusable` says why, every answer says so, and so does `doctor`.
         """
-        value = self._engine.setting(CONFIG_KEY)
-        return value if value and not self.unusable(value) else {}
+        value = self._engine.present(*SETTINGS).settings[CONFIG_KEY]
+        return {} if value is None or self._unusable(value) else msgspec.json.decode(value) or {}
 
-    def unusable(self, value: object = None) -> str:
-        """The reason why the bank's own config, or the one given, cannot be used; empty where it can."""
-        value = self._engine.setting(CONFIG_KEY) if value is None else value
-        if not value:
+    def unusable(self) -> str:
+        """The reason why the bank's own config cannot be used; empty where it can."""
+        return self._unusable(self._engine.present(*SETTINGS).settings[CONFIG_KEY])
+
+    def _unusable(self, value: str | None) -> str:
+        if value is None:
             return ""
-        key = msgspec.json.encode(value)
-        if self._checked[0] != key:
-            self._checked = key, _unusable(value)
+        if self._checked[0] != value:
+            config = msgspec.json.decode(value)
+            self._checked = value, _unusable(config) if config else ""
         return self._checked[1]
 
     def config(
@@ -184,6 +177,19 @@ class Recaller:
         model = not self._engine.embeddings.embedder.instant
         ranking = {name: value for name, value in bank.items() if name not in NARROWING}
         return merge(preset_named(preset or "default", model=model), ranking or None, config)
+
+    def asked(self, asking: Asking, now: float) -> Question:
+        """The checked form of a question that is asked at some time, but for its words."""
+        deployed = self.deployed() if asking.preset is None else {}
+        where, limit = asking.checked(self._engine.settings, now, deployed)
+        preset = None if asking.preset is None else clean_text("preset", asking.preset, 100)
+        if asking.config is not None and not isinstance(asking.config, Mapping | RecallConfig):  # pyright: ignore
+            raise WrongTypeError(
+                f"config must be a mapping or a RecallConfig, got {type(asking.config).__name__}",
+                field="config",
+            )
+        current = asking.valid_at is None
+        return self.question(where, limit, preset, asking.config, asking.expand, deployed, current=current)
 
     def question(
         self,
@@ -235,42 +241,37 @@ class Recaller:
     ) -> Recalled:
         """Answer one query."""
         key = (query, question.key, explain)
-        ahead = self._ahead(query, key, question.config, now, again=reranker is not None)
+        embeddings, config = self._engine.embeddings, question.config
+        asked: Asked | None = None
+        if embeddings.ready() and config.k_vectors:  # it is waited for while nothing is held
+            with self._engine.snapshot():
+                kept = self._recent(key, now, self._engine.present(*SETTINGS))
+            asked = embeddings.asked(query) if kept is None or reranker is not None else None
+
+        def answered(scorer: Reranker | None) -> Recalled:
+            with self._engine.snapshot():
+                present = self._engine.present(*SETTINGS)
+                kept = self._recent(key, now, present) if reranker is None else None
+                if kept is not None:
+                    self.cache_hits += 1
+                    return _apart(kept)
+                where = question.at(now)
+                found, passing = self._answer(
+                    query, where, question.limit, config, scorer, explain, asked, present
+                )
+                if not (passing or present.passing or reranker is not None):
+                    self._keep(key, found, query, where, config)
+                return found
+
         if reranker is None:
-            answer = self._asked(query, question, now, key, ahead, None, explain)
+            answer = answered(None)
         else:
             from skep.retrieval.rerankers import in_two_passes
 
-            def asked(scorer: Reranker | None) -> Recalled:
-                return self._asked(query, question, now, key, ahead, scorer, explain)
-
-            answer = in_two_passes(asked, query, reranker)
+            answer = in_two_passes(answered, query, reranker)
         if count_uses and answer.hits:
             self._engine.note_uses([hit.memory.id for hit in answer.hits])
         return answer
-
-    def _asked(
-        self,
-        query: str,
-        question: Question,
-        now: float,
-        key: Any,
-        ahead: Asked | None,
-        reranker: Reranker | None,
-        explain: bool,
-    ) -> Recalled:
-        """The answer of one moment: a recent one, or a new one, which is remembered."""
-        with self._engine.snapshot():
-            kept = self._recent(key, now) if reranker is None else None
-            if kept is not None:
-                return _apart(kept)
-            where = question.at(now)
-            found, passing = self._answer(
-                query, where, question.limit, question.config, reranker, explain, ahead
-            )
-            if reranker is None and not passing:
-                self._keep(key, found, query, where, question.config)
-            return found
 
     def rank(self, query: str, question: Question, now: float, *, reranker: Reranker | None = None) -> Ranked:
         """The order that `answer` gives; no use is counted."""
@@ -281,44 +282,6 @@ class Recaller:
             reason=found.reason,
         )
 
-    def _ahead(
-        self, query: str, key: Any, config: RecallConfig, now: float, *, again: bool = False
-    ) -> Asked | None:
-        """The query as a service embeds it, which is waited for while nothing is held; None where none is needed.
-
-        Args:
-            query: The question.
-            key: What an answer to it is remembered under.
-            config: How it is answered.
-            now: When it is asked.
-            again: Whether it is answered though an answer is remembered.
-        """
-        embeddings = self._engine.embeddings
-        embeddings.before_reading()  # it may write, which a snapshot is not for
-        if not (config.k_vectors and embeddings.waits):
-            return None
-        with self._engine.snapshot():
-            kept = self._recent(key, now)
-        return embeddings.asked(query) if kept is None or again else None
-
-    def _ready(
-        self, config: RecallConfig, asked: Asked | None
-    ) -> tuple[_Loaded, RecallConfig, Singles | None]:
-        """The pipeline with an index that is up to date; the config as it can be met; the vector, if there is one."""
-        loaded = self._loaded
-        if loaded is None:
-            loaded = self._loaded = _load(self._engine)
-        loaded.sources.asked = None
-        self._engine.index.refresh(self._engine.turn())
-        if asked is not None and asked.space:
-            space = self._engine.active_space()
-            if space is not None and space.fingerprint != asked.space:
-                asked = None  # another model took over while it was waited for: the pipeline asks that one
-        vector = None if asked is None else asked.vector
-        if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
-            config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
-        return loaded, config, vector if vector is not None and vector.any() else None
-
     def _answer(
         self,
         query: str,
@@ -328,12 +291,33 @@ class Recaller:
         reranker: Reranker | None,
         explain: bool,
         asked: Asked | None,
+        present: Present,
     ) -> tuple[Recalled, bool]:
         """Run the pipeline; also whether the answer may be another one soon, though nothing is written.
 
         Call inside a snapshot, so that everything it reads is of one moment.
         """
-        (sources, run), config, vector = self._ready(config, asked)
+        sources = BankSources(self._engine)
+        sources.index.refresh(present.turn)
+        active = present.active
+        if asked is not None and asked.space and active is not None and active.fingerprint != asked.space:
+            asked = None  # another model took over while it was waited for: the pipeline asks that one
+        vector = None if asked is None else asked.vector
+        if asked is not None and vector is None:  # asked in vain: it is not asked again under the lock
+            config = msgspec.structs.replace(config, k_words=config.k_words or config.k_vectors, k_vectors=0)
+        reader = self._engine.reader
+        updates = UpdateOrder(
+            self._update_links if present.settings[MARKED] else None,
+            self.decided,
+            reader.known if reader is not None else None,
+        )
+
+        def marked(hits: tuple[Hit, ...], call: Call) -> tuple[Hit, ...]:
+            linked = self._opposed_by_links(hits) if present.settings[OPPOSED] else ()
+            return conflicts_marked(
+                hits, call.vectors_of, sources.calibrate, now=where.now, linked=linked, decided=self.decided
+            )
+
         found = run(
             query,
             config,
@@ -341,29 +325,22 @@ class Recaller:
             where.now,
             where=where,
             limit=limit,
-            vector=vector,
+            vector=vector if vector is not None and vector.any() else None,
             reranker=reranker,
-            updates=self._updates,
+            updates=updates,
+            marks=marked,
             explain=explain,
         )
         asked = sources.asked or asked
         reason, trace = found.reason, found.trace
-        if broken := self.unusable():
+        if broken := self._unusable(present.settings[CONFIG_KEY]):
             reason = _both(reason, f"the bank's own recall config is left out: {broken}; see `skep doctor`")
         if asked is not None and asked.reason:
             reason = _both(reason, asked.reason)
             if explain:
                 trace = (Stage(name="embedder", kept=0, note=asked.reason), *trace)
-        hits = conflicts_marked(
-            found.hits,
-            lambda hits: sources.vectors_of([hit.memory.id for hit in hits]),
-            self._engine.embeddings.calibrate,
-            now=where.now,
-            linked=self._opposed_by_links(found.hits),
-            decided=self.decided,
-        )
-        if hits is not found.hits or reason or trace:
-            found = msgspec.structs.replace(found, hits=hits, reason=reason, trace=trace)
+        if reason or trace:
+            found = msgspec.structs.replace(found, reason=reason, trace=trace)
         return found, asked is not None and asked.passing
 
     def decided(self, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -372,46 +349,39 @@ class Recaller:
 
     def _update_links(self, ids: Sequence[str]) -> Sequence[Link]:
         """Links that say that something updates memories; few banks hold any."""
-        return self._engine.links_to(ids, UPDATES) if self._engine.setting(MARKED) else ()
+        return self._engine.links_to(ids, UPDATES)
 
     def _opposed_by_links(self, hits: Sequence[Hit]) -> Sequence[Link]:
         """Links that say that hits contradict something; few banks hold any."""
-        if not hits or not self._engine.setting(OPPOSED):
-            return ()
-        return self._engine.links_to([hit.memory.id for hit in hits], CONTRADICTS)
+        return self._engine.links_to([hit.memory.id for hit in hits], CONTRADICTS) if hits else ()
 
-    def _recent(self, key: Any, now: float) -> _Kept | None:
+    def _recent(self, key: Any, now: float, present: Present) -> _Kept | None:
         """A recent answer, if nothing was written since and it is not too old to be true."""
-        turn = self._engine.turn()
-        if turn != self._turn:
-            position = self._engine.position()
-            if position != self._position:
-                self._answers.clear()
-                self._position = position
-            self._turn = turn  # last: an interrupt in between must not pass for a look
+        position = (present.head, present.last_seq)
+        if position != self._position:
+            self._answers.clear()
+            self._position = position
         kept = self._answers.get(key)
         if kept is None or not kept.since <= now < kept.until:
             return None
         self._answers.move_to_end(key)
-        self.cache_hits += 1
         return kept
 
     def _keep(self, key: Any, answer: Recalled, query: str, where: Filter, config: RecallConfig) -> None:
         """Remember an answer to a question that was asked at some time; finding it may have taken a while."""
-        if self._turn == self._engine.turn():
-            now, settings = where.now, self._engine.settings
-            until = min(now + settings.cache_seconds, self._engine.next_boundary(now))
-            bar = config.min_confidence if where.min_confidence is None else where.min_confidence
-            until = _fades(answer, bar, where.decay_per_day, until)
-            if config.temporal != "off":  # the times that it names have a say
-                from skep.text.dates import holds_until
+        now, settings = where.now, self._engine.settings
+        until = min(now + settings.cache_seconds, self._engine.next_boundary(now))
+        bar = config.min_confidence if where.min_confidence is None else where.min_confidence
+        until = _fades(answer, bar, where.decay_per_day, until)
+        if config.temporal != "off":  # the times that it names have a say
+            from skep.text.dates import holds_until
 
-                until = min(until, holds_until(query, now))
-            if until <= now:
-                return
-            self._answers[key] = _kept(now, until, answer)
-            while len(self._answers) > settings.cache_entries:
-                self._answers.popitem(last=False)
+            until = min(until, holds_until(query, now))
+        if until <= now:
+            return
+        self._answers[key] = _kept(now, until, answer)
+        while len(self._answers) > settings.cache_entries:
+            self._answers.popitem(last=False)
 
 
 def _unusable(value: object) -> str:
@@ -483,11 +453,42 @@ def _copied(metadata: dict[str, Any] | None) -> dict[str, Any]:
     return deepcopy(metadata)
 
 
-def _load(engine: Engine) -> _Loaded:
-    """The sources of the pipeline, and its entry."""
-    from skep.retrieval.pipeline import run
-    from skep.retrieval.sources import BankSources
+def conflicts_marked(
+    hits: tuple[Hit, ...],
+    vectors: Callable[[Sequence[Memory]], Singles],
+    calibrate: Callable[[Singles], Singles],
+    *,
+    now: float,
+    linked: Sequence[Link] = (),
+    decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]],
+) -> tuple[Hit, ...]:
+    """The hits, with a mark on those that contradict or update one another; for a bank and for a hive alike.
 
-    sources = BankSources(engine)
-    _ = engine.index
-    return _Loaded(sources, run)
+    Args:
+        hits: Best first; the first few are compared.
+        vectors: The unit vectors of memories, one row each; asked for only if some are worth comparing.
+        calibrate: Raw cosines on the common scale.
+        now: The time of the question; a memory dated later was dated by a clock that was ahead.
+        linked: Links that say that memories contradict one another.
+        decided: Of pairs of memories, those of which somebody has decided that both stay.
+    """
+    head = [hit.memory for hit in hits[:CHECKED]]
+    pairs = [(one.id, other.id) for one, other in opposed(head, vectors, calibrate, now)]
+    kept = decided(pairs) if pairs else set[tuple[str, str]]()
+    shown = {hit.memory.id for hit in hits}
+    pairs = [pair for pair in pairs if pair not in kept]
+    pairs += [(link.src, link.dst) for link in linked if link.src in shown and link.dst in shown]
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        for one, other in (pair, pair[::-1]):
+            if other not in found.setdefault(one, []):
+                found[one].append(other)
+    if not found:
+        return hits
+    replace = msgspec.structs.replace
+    return tuple(
+        replace(hit, flags=(*hit.flags, "conflict"), conflicts_with=tuple(found[hit.memory.id]))
+        if hit.memory.id in found
+        else hit
+        for hit in hits
+    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.retrieval.levels import RIVAL
+from skep.retrieval.score import RIVAL
 from skep.semantics.find_conflicts import newer_than
 from skep.semantics.link_graph import UPDATES
 from skep.semantics.pair_judge import OUTPUTS, UPDATE, Pair, Reader, judge_many, opposites, update_scores
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from skep.model import Link, Memory
-    from skep.retrieval.candidates import Call, Candidates
+    from skep.retrieval.pipeline import Call, Candidates
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -78,12 +78,12 @@ class UpdateOrder:
 
     def __init__(
         self,
-        links: Callable[[Sequence[str]], Sequence[Link]] = lambda _ids: (),
+        links: Callable[[Sequence[str]], Sequence[Link]] | None = None,
         decided: Callable[[Sequence[tuple[str, str]]], set[tuple[str, str]]] = lambda _pairs: set(),
         readings: Callable[[Sequence[tuple[str, str]]], NDArray[np.float32]] | None = None,
     ) -> None:
         self._links = links
-        """The links that touch some memories."""
+        """The links that touch some memories; None where none can say that one updates another."""
         self._decided = decided
         """Of pairs of memories, those of which somebody has decided that both stay."""
         self._readings = readings
@@ -92,8 +92,8 @@ class UpdateOrder:
     def __call__(self, found: Candidates, call: Call) -> Candidates:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
-        former = call.asked.of_before(call.sources.texts(pool.rows[:HEAD]))
-        memories = call.sources.memories(pool.rows)
+        former = call.asked.of_before(call.texts(pool.rows[:HEAD]))
+        memories = call.memories(pool.rows)
         newer_than_each = newer_than(memories, call.now)
         odds = self._odds(pool, call, memories, newer_than_each)
         rival = np.zeros(len(found))
@@ -124,7 +124,7 @@ class UpdateOrder:
     ) -> NDArray[np.bool_]:
         """The pairs that keep their places: somebody decided that both stay, or the question names the older one."""
         found = np.zeros(len(sure), dtype=bool)
-        memories = call.sources.memories(pool.rows) if sure.any() else []
+        memories = call.memories(pool.rows) if sure.any() else []
         places: list[int] = np.flatnonzero(sure & (pairs.odds < CERTAIN)).tolist()
         both = {at: (memories[int(pairs.older[at])], memories[int(pairs.newer[at])]) for at in places}
         decided = self._decided([(older.id, newer.id) for older, newer in both.values()])
@@ -138,7 +138,7 @@ class UpdateOrder:
     ) -> Floats:
         """The log odds that each candidate (column) updates each older one (row)."""
         odds = np.full((len(pool), len(pool)), -np.inf)
-        vectors = call.sources.vectors(pool.rows)
+        vectors = call.vectors(pool.rows)
         # a turn of a conversation updates nothing by itself
         alone = np.array([memory.kind != "episode" or not memory.scope.session for memory in memories])
         near = _near(vectors, _updatable(memories, later))
@@ -151,7 +151,7 @@ class UpdateOrder:
             found = self._read(log_odds(likely), list(zip(one, other, strict=True)))
             odds[older, newer] = judged(found, one, other, call.sources.calibrate(raw), self._said)
         place = {memory.id: at for at, memory in enumerate(memories)}
-        for link in self._links(list(place)):
+        for link in self._links(list(place)) if self._links is not None else ():
             if link.rel == UPDATES and link.src in place and link.dst in place:
                 odds[place[link.dst], place[link.src]] = CERTAIN
         if call.asked.spans:  # what came later takes no place in an answer about then
@@ -263,7 +263,7 @@ def best_pairs(odds: Floats, recency: Ints) -> Pairs:
 def pair_features(pool: Candidates, pairs: Pairs, call: Call) -> Floats:
     """One row per pair; the columns are those of `WEIGHTS`."""
     older, newer, odds = pairs
-    vectors = call.sources.vectors(pool.rows)
+    vectors = call.vectors(pool.rows)
     raw = np.einsum("ij,ij->i", vectors[older], vectors[newer])
     cosine = np.nan_to_num(call.sources.calibrate(raw.astype(np.float32)).astype(np.float64))
     held = pool.signals.get("coverage", np.zeros(len(pool)))

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -28,6 +27,7 @@ from skep.replication.exchange import (
 )
 from skep.replication.signatures import Keyring
 from skep.replication.version_vectors import Versions
+from skep.storage.bank_export import write_lines
 
 FORMAT = "skep-changes"
 VERSION = 1
@@ -69,38 +69,30 @@ def export_changes(
     progress: Progress | None = None,
 ) -> Written:
     """Write the events that somebody who has seen `since` lacks. The file appears complete or not at all."""
-    target = Path(path)
-    known = since or Versions()
-    mine = seen(replica)
+    target, known, mine = Path(path), since or Versions(), seen(replica)
     total = mine.minus(known).count()
-    digest = blake2b(digest_size=16)
-    partial = target.with_name(target.name + ".partial")
-    count = 0
-    with os.fdopen(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-        for line in _lines(replica, mine, known, sign):
-            digest.update(line)
-            file.write(line)
-            count += 1
-            if progress is not None and count % 1000 == 0:
+
+    def lines() -> Iterator[bytes]:
+        digest, count = blake2b(digest_size=16), -1
+        for count, line in enumerate(_lines(replica, mine, known, sign)):
+            digest.update(line + b"\n")
+            yield line
+            if progress is not None and count and count % 1000 == 0:
                 progress(min(count, total), total)
-        file.write(_line(Footer(events=count - 1, checksum=digest.hexdigest())))
-        size = file.tell()
-    os.replace(partial, target)
-    return Written(path=str(target), events=count - 1, bytes=size)
+        yield msgspec.json.encode(Footer(events=count, checksum=digest.hexdigest()))
+
+    count = write_lines(target, lines()) - 2
+    return Written(path=str(target), events=count, bytes=target.stat().st_size)
 
 
 def _lines(
     replica: Replica, mine: Versions, known: Versions, sign: Callable[[Event], Event] | None
 ) -> Iterator[bytes]:
-    yield _line(Header(actor=replica.actor, seen=mine, since=known))
+    yield msgspec.json.encode(Header(actor=replica.actor, seen=mine, since=known))
     for event in lacking(replica, known):
         bare = without_position(event)
         own = sign is not None and bare.actor == replica.actor and bare.signature is None
-        yield _line(sign(bare) if own and sign is not None else bare)
-
-
-def _line(value: Any) -> bytes:
-    return msgspec.json.encode(value) + b"\n"
+        yield msgspec.json.encode(sign(bare) if own and sign is not None else bare)
 
 
 def read_changes(path: str | os.PathLike[str]) -> tuple[Header, list[Event]]:

@@ -15,6 +15,7 @@ import msgspec
 from skep.model import Event
 from skep.replication.signatures import Keyring, Refused
 from skep.replication.version_vectors import Ranges, Versions, normalise
+from skep.storage.bank_export import batches
 
 BATCH = 1000
 
@@ -184,7 +185,7 @@ def pull(
     missing: Iterable[Event] = islice(lacking(source, seen(target)), limit)
     if keyring is not None:
         missing = forgets_first(missing)
-    for group in _groups(missing, batch):
+    for group in batches(missing, batch):
         total = total.plus(take(target, group, keyring))
     return total
 
@@ -219,12 +220,6 @@ def _forked(a: Replica, b: Replica) -> tuple[str, ...]:
         if replica.actor in forked:
             engine.renew_name()  # type: ignore[union-attr]
     return tuple(forked)
-
-
-def _groups(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
-    stream = iter(events)
-    while group := list(islice(stream, size)):
-        yield group
 
 
 def without_position(event: Event) -> Event:

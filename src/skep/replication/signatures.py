@@ -64,7 +64,11 @@ class Signer:
 
     def sign(self, event: Event) -> bytes:
         """The signature of an event (64 bytes)."""
-        return self._key.sign(canonical(event)).signature
+        return self.sign_bytes(canonical(event))
+
+    def sign_bytes(self, content: bytes) -> bytes:
+        """The signature of anything else."""
+        return self._key.sign(content).signature
 
     def signed(self, event: Event) -> Event:
         """The event with its signature."""
@@ -261,7 +265,7 @@ class Keyring:
         if event.signature is None:
             return "unsigned"
         content = canonical(event)
-        signed = [entry for entry in entries if _verified(entry.key, content, event.signature)]
+        signed = [entry for entry in entries if verified(entry.key, content, event.signature)]
         if not signed:
             return "forged"
         in_force = [entry for entry in signed if entry.covers(event.counter)]
@@ -288,7 +292,7 @@ class Keyring:
         content = canonical(event)
         for agent, key in self._expected.items():
             keys = (key, *(old for old, _ in self._before.get(agent, ())))
-            if any(_verified(one, content, event.signature) for one in keys):
+            if any(verified(one, content, event.signature) for one in keys):
                 self.add(event.actor, key, agents=(agent,))
                 break
         return self._keys.get(event.actor, [])
@@ -357,7 +361,8 @@ def _bare(event: Event) -> bool:
     )
 
 
-def _verified(key: bytes, content: bytes, signature: bytes) -> bool:
+def verified(key: bytes, content: bytes, signature: bytes) -> bool:
+    """True if whoever has the private half of a key signed this."""
     signing = _signing()
     from nacl.exceptions import CryptoError
 

@@ -129,16 +129,6 @@ class Versions(msgspec.Struct, frozen=True):
         """Per actor, the counter up to which nothing is missing."""
         return {actor: ranges[0][1] for actor, ranges in self.ranges.items() if ranges and ranges[0][0] <= 1}
 
-    def gaps(self) -> Versions:
-        """Events that are missing below the newest one seen of each actor."""
-        return Versions(
-            {
-                actor: missing
-                for actor, ranges in self.ranges.items()
-                if ranges and (missing := subtract(((1, ranges[-1][1]),), ranges))
-            }
-        )
-
     def merged(self, other: Versions) -> Versions:
         """Events that either has seen."""
         joined = dict(self.ranges)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skep.retrieval.candidates import of_pool, rated
+from skep.retrieval.pipeline import of_pool, rated
 from skep.retrieval.query import READERS, wanted
 from skep.retrieval.score import coverage, words
 from skep.text.terms import STOP, query_terms, terms
 
 if TYPE_CHECKING:
-    from skep.retrieval.candidates import Call, Candidates, Floats, Ints
+    from skep.retrieval.pipeline import Call, Candidates, Floats, Ints
 
 WINDOW = 2
 """Turns on either side that are read."""
@@ -44,9 +44,10 @@ _word = re.compile(r"[^\W_]+")
 
 
 def as_conversation(found: Candidates, call: Call) -> Candidates:
-    """The candidates, turns among them scored by what stands beside them; other memories keep their score."""
-    if not (call.sources.scopes(found.rows).talk != 0).any():
-        return found
+    """The candidates, turns among them scored by what stands beside them; other memories keep their score.
+
+    Called where a candidate is a turn.
+    """
     found = _joined(found, call)
     speakers = _speakers(found, call)
     if speakers:
@@ -69,7 +70,7 @@ def _joined(found: Candidates, call: Call) -> Candidates:
 def _speakers(found: Candidates, call: Call) -> tuple[str, ...]:
     """The speakers of the short list whom the question names, unless it names all of them."""
     asked = {word.casefold() for word in _word.findall(call.asked.text)}
-    heads = Counter(map(speaker, call.sources.texts(found.rows[: call.config.shortlist])))
+    heads = Counter(map(speaker, call.texts(found.rows[: call.config.shortlist])))
     frequent = [head for head, times in heads.items() if head and times >= SPEAKS]
     named = tuple(head for head in frequent if head.split()[0].casefold() in asked)
     return named if len(named) < len(frequent) else ()
@@ -108,7 +109,7 @@ def _in_context(found: Candidates, call: Call) -> Candidates:
     asked = call.asked.terms
     reach = min(len(found), call.config.reach)
     rows = found.rows[:reach]
-    turn = call.sources.scopes(rows).talk != 0
+    turn = found.spoken[:reach]
     if not asked or not turn.any():
         return found
     idf = call.sources.idf(asked)
@@ -146,8 +147,8 @@ def _by_company(found: Candidates, call: Call, speakers: tuple[str, ...]) -> Can
     """The short list by who speaks, by the kind of answer, by the turn before, and by words of the first hits."""
     count = min(len(found), call.config.shortlist)
     rows = found.rows[:count]
-    turn = (call.sources.scopes(rows).talk != 0).astype(np.float64)
-    texts = call.sources.texts(rows)
+    turn = found.spoken[:count].astype(np.float64)
+    texts = call.texts(rows)
     shown = {"speaker": np.array([float(speaker(text) in speakers) for text in texts]) * turn}
     if call.asked.wants in READERS:
         shown["wanted"] = wanted(call.asked.wants, texts) * turn

@@ -122,8 +122,8 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     similarity: float = 0.8
     """Calibrated cosine from which two memories count as the same for `diversity`."""
     dynamic_k: bool = False
-    cliff: float = 3.0
-    """How many times the usual gap is a cliff."""
+    cliff: float = 2.0
+    """How many times the mean of the other gaps is a cliff."""
     min_results: int = 1
     max_results: int = 1000
     bar: Level = "weak"
@@ -133,8 +133,9 @@ class RecallConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     min_importance: float = 0.0
 
     # Marks
-    disagreement: float = 0.7
-    """How far the ranks by words and by meaning may lie apart before a hit is flagged; 1 never flags."""
+    disagreement: float = 0.4
+    """How far behind the nearest in meaning, as a share, a hit that shares words may lie before it is flagged; 1 never
+    flags."""
     updates: bool = False
     """A memory that another one updates stands behind it; the other way round where the question asks for before."""
     expand: Expand | None = None

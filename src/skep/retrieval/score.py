@@ -1,20 +1,22 @@
-"""Ranking signals and their fusion: pure functions of arrays.
+"""Ranking signals, their fusion, and the level of a hit: pure functions of arrays.
 
-A signal lies in [0, 1], larger is better. `candidates` calls them; nothing here touches storage.
+A signal lies in [0, 1], larger is better. A score says how well a hit fits the question, and the distance to the next
+one whether it stands out. Whether the question has an answer at all no score can tell. `training/fit_levels.py` fits
+the weights of levels on questions that the encoder has not seen; training/LEVELS.md says how often hits of each level
+are right. The pipeline calls this; nothing here touches storage.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from skep.errors import ConfigError
-
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from skep.retrieval.recall_config import RecallConfig
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -51,6 +53,20 @@ def lexical(scores: ArrayLike) -> Floats:
     return bm25 / best if best > 0 else bm25
 
 
+def disagreement(words: Floats, calibrated: Floats) -> Floats:
+    """How far a text that shares words with the question lies behind the nearest in meaning, as a share of that.
+
+    Ranks by words and by meaning differ as much for what answers as for what misleads; this does not.
+
+    >>> disagreement(np.array([2.0, 3.0, 0.0]), np.array([0.8, 0.2, 0.1])).tolist()
+    [0.0, 0.75, 0.0]
+    """
+    meaning = semantic(calibrated)
+    best = meaning.max(initial=0.0)
+    known = (words > 0) & ~np.isnan(calibrated) & (best > 0)
+    return np.where(known, 1.0 - meaning / (best or 1.0), 0.0)
+
+
 def coverage(impacts: Floats, idf: Floats) -> Floats:
     """The share of the question that each memory holds: its terms, weighted by how rare they are."""
     total = float(idf.sum())
@@ -85,47 +101,18 @@ def usage(uses: ArrayLike) -> Floats:
     return logs / most if most > 0 else logs
 
 
-def ranks(values: ArrayLike, present: ArrayLike | None = None) -> Ints:
-    """Positions from 1 by falling value; equal values share the better one; absent is len(list) + 1.
-
-    Args:
-        values: One value per candidate; nan comes last.
-        present: The candidates that are in this ranking at all; all by default.
-    """
-    array = np.asarray(values, dtype=np.float64)
-    if present is not None and not (there := np.asarray(present, dtype=bool)).all():
-        inside = ranks(array[there])
-        out = np.full(len(array), len(inside) + 1, dtype=np.int64)
-        out[there] = inside
-        return out
-    array = np.fmax(array, -np.inf)
+def ranks(values: ArrayLike) -> Ints:
+    """Positions from 1 by falling value; equal values share the better one, nan comes last."""
+    array = np.fmax(np.asarray(values, dtype=np.float64), -np.inf)
     return len(array) + 1 - np.sort(array).searchsorted(array, side="right")
 
 
-def fuse_ranks(rankings: Mapping[str, Sequence[str]], *, k: int = RRF_K) -> dict[str, float]:
-    """Fuse rankings by reciprocal rank.
-
-    Only positions count, so BM25 scores and cosines never need a common scale. A document missing from
-    one list takes rank len(list) + 1 there.
-
-    Args:
-        rankings: Ranked ids per signal, e.g. `{"lexical": [...], "semantic": [...]}`.
-        k: Larger values flatten the advantage of the first ranks.
-
-    >>> {k: round(v, 4) for k, v in fuse_ranks({"lexical": ["a", "b"], "semantic": ["a"]}).items()}
-    {'a': 0.0328, 'b': 0.0323}
-    """
-    everything = dict.fromkeys(key for ranked in rankings.values() for key in ranked)
-    scores = dict.fromkeys(everything, 0.0)
-    for ranked in rankings.values():
-        position = {key: rank for rank, key in enumerate(ranked, start=1)}
-        for key in scores:
-            scores[key] += 1.0 / (k + position.get(key, len(ranked) + 1))
-    return scores
-
-
 def reciprocal(ranks: Sequence[Ints], weights: Sequence[float], *, k: int = RRF_K) -> Floats:
-    """`fuse_ranks` on arrays of ranks, one per signal, with a weight each."""
+    """Fuse rankings by reciprocal rank: one array of ranks per signal, with a weight each.
+
+    Only positions count, so BM25 scores and cosines never need a common scale. Larger `k` flatten the advantage of the
+    first ranks.
+    """
     return np.sum([weight / (k + rank) for rank, weight in zip(ranks, weights, strict=True)], axis=0)
 
 
@@ -134,7 +121,6 @@ def weighted(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Flo
 
     A signal that is missing should be left out of `signals`; the remaining weights are then renormalised.
     """
-    check_weights(weights)
     used = [(name, weight) for name, weight in weights.items() if weight > 0 and name in signals]
     total = sum(weight for _, weight in used)
     size = len(next(iter(signals.values()))) if signals else 0
@@ -154,17 +140,78 @@ def product(base: Floats, boosts: Mapping[str, Floats], weights: Mapping[str, fl
     return out
 
 
-def check_weights(weights: Mapping[str, float]) -> None:
-    """Refuse weights that cannot rank: negative, not a number, or all zero."""
-    for name, weight in weights.items():
-        if not 0 <= weight < math.inf:
-            raise ConfigError(f"the weight of {name} must be a number of at least 0, not {weight!r}")
-    if not any(weights.values()):
-        raise ConfigError(
-            "all weights are 0, so every memory would score alike; give at least one signal a weight"
-        )
+class Scores(NamedTuple):
+    """The scores of candidates, and the signals and ranks that explain them."""
+
+    score: Floats
+    signals: dict[str, Floats]
+    ranks: dict[str, Ints]
 
 
-def total_order(score: Floats, importance: Floats, created_at: Floats, ids: Sequence[str] | Ints) -> Ints:
-    """Positions from best to worst: score, then importance, then newer, then id. Total and repeatable."""
-    return np.lexsort((np.asarray(ids), -created_at, -importance, -score))
+def scored(
+    bm25: Floats, cosine: Floats, idf: Floats | None, priors: Mapping[str, Floats], config: RecallConfig
+) -> Scores:
+    """The scores of candidates by the fusion that a config names.
+
+    Args:
+        bm25: Of each candidate.
+        cosine: On the calibrated scale; nan where there is no vector.
+        idf: Of the terms of the question; None where nothing is looked up by words.
+        priors: Signals that do not depend on the question.
+        config: Weights and fusion.
+    """
+    values: dict[str, Floats] = {}
+    places = {"lexical": ranks(bm25), "semantic": ranks(cosine)}
+    if bm25.max(initial=0.0) > 0:
+        values["lexical"] = lexical(bm25)
+    if "words" in config.weights and idf is not None:
+        values["words"] = words(bm25, idf)
+    if not np.isnan(cosine).all():
+        values["semantic"] = semantic(cosine)
+    values |= priors
+    kept = {name: each for name, each in values.items() if name != "lexical" or "words" not in values}
+    shown = {name: each for name, each in places.items() if name in values}
+    return Scores(_fused(values, places, len(bm25), config), kept, shown)
+
+
+def _fused(values: dict[str, Floats], places: dict[str, Ints], count: int, config: RecallConfig) -> Floats:
+    weights = config.weights
+    if config.fusion == "rrf":
+        used = [name for name in places if weights.get(name, 0) > 0]
+        return reciprocal([places[name] for name in used], [weights[name] for name in used], k=config.rrf_k)
+    if config.fusion == "product":
+        base = values.get("semantic", np.zeros(count))
+        return product(base, {k: v for k, v in values.items() if k != "semantic"}, weights)
+    return weighted(values, weights) if values else np.zeros(count)
+
+
+RIVAL = "rival"
+"""Signal: how likely a newer candidate updates this one. It is not shown."""
+LEVELS = ("weak", "likely", "strong")
+LEVEL_WEIGHTS = (4.772, 3.265, -9.097, -0.843)
+LEVEL_BIAS = -2.076
+LIKELY, STRONG = 0.45, 0.8
+"""The probabilities from which a hit is likely and strong."""
+RIVALLED = 0.15
+"""A hit that a newer memory updates with this probability is not strong, however well it fits."""
+
+
+def levels(score: Floats, signals: Mapping[str, Floats]) -> Floats:
+    """The level of each candidate as its place in `LEVELS`; candidates come best first.
+
+    The weights are for the scale of `default`. Other presets are judged by their cosines, which lie close to it.
+    """
+    rival = signals.get(RIVAL, np.zeros(len(score)))
+    fit = score if "words" in signals else signals.get("semantic", np.zeros(len(score)))
+    odds = level_features(fit, rival) @ np.array(LEVEL_WEIGHTS) + LEVEL_BIAS
+    probability = 1.0 / (1.0 + np.exp(-odds))
+    return (probability >= LIKELY).astype(np.float64) + ((probability >= STRONG) & (rival < RIVALLED))
+
+
+def level_features(score: Floats, rival: Floats) -> Floats:
+    """One row per hit, best first: its score, how far it stands above the next one and how far below the best, and how
+    likely a newer memory updates it."""
+    if not len(score):
+        return np.zeros((0, len(LEVEL_WEIGHTS)))
+    above = np.maximum(score - np.append(score[1:], 0.0), 0.0)
+    return np.stack([score, above, score.max() - score, rival], axis=1)

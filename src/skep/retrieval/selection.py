@@ -1,4 +1,4 @@
-"""Selection of the hits to return: diversity, the cliff in the scores, and memories that links lead to.
+"""Selection of the hits to return: diversity, the cliff in an answer, and memories that links lead to.
 
 A walk along links keeps a share of the score per hop and passes a cycle once. Pure; the pipeline calls it.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MMR_LAMBDA = 0.7
 SAME = 0.8
-CLIFF = 3.0
+CLIFF = 2.0
 
 
 def mmr(relevance: Floats, vectors: Vectors, limit: int, *, balance: float = MMR_LAMBDA) -> list[int]:
@@ -59,14 +59,20 @@ def mmr(relevance: Floats, vectors: Vectors, limit: int, *, balance: float = MMR
 
 
 def diverse(
-    vectors: Vectors, same: Callable[[Vectors], Vectors] | None = None, *, threshold: float = SAME
+    vectors: Vectors,
+    sure: Floats,
+    same: Callable[[Vectors], Vectors] | None = None,
+    *,
+    threshold: float = SAME,
 ) -> list[int]:
-    """Positions of the best of each cluster of near-equal candidates.
+    """Positions of the surest of each cluster of near-equal candidates, in the order of their leaders.
 
-    Candidates come best first; one joins the first cluster whose leader is at least `threshold` similar.
+    Candidates come best first; one joins the first cluster whose leader is at least `threshold` similar. Of the equally
+    sure the best stands.
 
     Args:
         vectors: Unit rows, best candidate first.
+        sure: The confidence of each.
         same: Maps raw cosines to the calibrated scale; the identity by default.
         threshold: Calibrated cosine from which two are the same.
     """
@@ -74,36 +80,53 @@ def diverse(
     if same is not None:
         near = same(near)
     alike = near >= threshold
+    np.fill_diagonal(alike, True)  # what has no vector yet is like itself alone
     taken = np.zeros(len(vectors), dtype=bool)
     leaders: list[int] = []
     for position in range(len(vectors)):
         if not taken[position]:
-            leaders.append(position)
+            cluster = np.flatnonzero(alike[position] & ~taken)
+            leaders.append(int(cluster[sure[cluster].argmax()]))
             taken |= alike[position]
     return leaders
 
 
-def dynamic_k(scores: Sequence[float] | Floats, *, factor: float = CLIFF, min_results: int = 1) -> int:
-    """The number of results before the cliff.
+def dynamic_k(values: Sequence[float] | Floats, *, factor: float = CLIFF, min_results: int = 1) -> int:
+    """The number of results before the cliff: the first gap that is `factor` times the mean of the other gaps.
 
-    A gap is compared with the mean of the gaps before it; the first, which has none, with the mean of
-    those after.
+    A value above the one before it counts as level.
 
     >>> dynamic_k([0.0328, 0.0318, 0.0307, 0.0295, 0.0281, 0.0266, 0.0198])
     6
     """
-    count = len(scores)
-    if count <= max(min_results, 1):
-        return count
-    gaps = [float(scores[i - 1]) - float(scores[i]) for i in range(1, count)]
-    passed = 0.0
-    for i in range(1, count):
-        gap = gaps[i - 1]
-        mean = passed / (i - 1) if i > 1 else (sum(gaps[1:]) / (count - 2) if count > 2 else 0.0)
-        if i >= max(min_results, 1) and mean > 0 and gap > factor * mean:
-            return i
-        passed += gap
-    return count
+    gaps = falls(values)
+    if len(gaps) > 1:
+        for at in range(max(min_results, 1) - 1, len(gaps)):
+            others = (sum(gaps) - gaps[at]) / (len(gaps) - 1)
+            if others > 0 and gaps[at] > factor * others:
+                return at + 1
+    return len(values)
+
+
+def cliff_told(values: Sequence[float] | Floats, kept: int) -> str:
+    """Why `dynamic_k` stopped after so many.
+
+    >>> cliff_told([0.0328, 0.0318, 0.0307, 0.0295, 0.0281, 0.0266, 0.0198], 6)
+    'the gap of 0.0068 is 5.5 times the mean of the others'
+    """
+    gaps = falls(values)
+    gap = gaps[kept - 1]
+    return f"the gap of {gap:.4f} is {gap * (len(gaps) - 1) / (sum(gaps) - gap):.1f} times the mean of the others"
+
+
+def falls(values: Sequence[float] | Floats) -> list[float]:
+    """How far each value lies below the lowest before it.
+
+    >>> falls([5, 3, 4, 1])
+    [2.0, 0.0, 2.0]
+    """
+    level: Floats = np.minimum.accumulate(np.asarray(values, dtype=np.float64))
+    return (level[:-1] - level[1:]).tolist()
 
 
 class Reached(NamedTuple):

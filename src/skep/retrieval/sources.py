@@ -15,7 +15,6 @@ import numpy as np
 from skep.engine.engine import Engine
 from skep.filters import Filter, meets
 from skep.model import REPLACED, Link, Memory
-from skep.storage.memory_rows import searched_text
 from skep.text.terms import terms as terms_of
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     Keys = NDArray[np.uint64]
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
+    Mask = NDArray[np.bool_]
 
 Reranker = Callable[[str, Sequence[str]], Sequence[float]]
 """Scores texts for a query; larger is better. Any callable, a cross-encoder for example."""
@@ -72,6 +72,11 @@ class Pool(Protocol):
     @property
     def importance(self) -> Floats:
         """As stored."""
+        ...
+
+    @property
+    def spoken(self) -> Mask:
+        """Said in a session: turns of conversations."""
         ...
 
     @property
@@ -163,10 +168,6 @@ class Sources(Protocol):
         """The unit vector of each row; zeros where there is none."""
         ...
 
-    def scopes(self, rows: Ints) -> Scopes:
-        """The scope of each row as keys."""
-        ...
-
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""
         ...
@@ -187,90 +188,61 @@ class Sources(Protocol):
 PAUSE_SECONDS = 3600.0
 """A longer silence than this separates one conversation from the next."""
 DEFAULT_TRUST = 1.0
-NOTHING = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.float32)
 MIX = 0x9E3779B97F4A7C15
 """An odd number: two keys become one by multiplying and adding."""
-FEW = 16
-"""So few texts are read as whole memories: the best candidates are likely to be the hits."""
 
 
 class BankSources:
-    """Implements `retrieval.sources.Sources` over one engine. One query at a time; see `Recaller`."""
+    """Implements `retrieval.sources.Sources` over one engine, for one recall."""
 
     def __init__(self, engine: Engine) -> None:
+        self.index = index = engine.index
         self._engine = engine
+        self._scale: Callable[[Singles], Singles] | None = None
         self.asked: Asked | None = None
-        """What became of the question that was last embedded here."""
-        self._begin()
-
-    def _begin(self) -> None:
-        """Let go of what was read for the last query; stages ask again for what an earlier one has read."""
-        self._texts: dict[int, str] = {}
-        self._terms: tuple[str, ...] = ()
-        self._rows: Ints = NOTHING[0]
-        self._impacts: Singles = NOTHING[1]
-        self._idf: dict[tuple[str, ...], Floats] = {}
-        self._memories: dict[int, Memory] = {}
+        """What became of the question, where it was embedded here."""
+        self.lookup, self.idf, self.impacts, self.vectors = (
+            index.lookup,
+            index.idf,
+            index.impacts,
+            index.vectors,
+        )
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
         self.asked = self._engine.embeddings.asked(text)
         vector = self.asked.vector
-        if vector is None or (
-            vector.dot(vector) == 0.0 and not vector.any()
-        ):  # the product is the quicker look
-            return None
-        return vector
+        return vector if vector is not None and vector.any() else None
 
     def calibrate(self, cosines: Singles) -> Singles:
         """Raw cosines on the common scale; nan stays nan."""
-        return self._engine.embeddings.calibrate_many(cosines)
+        if self._scale is None:
+            self._scale = self._engine.embeddings.scale()
+        return self._scale(cosines)
 
     def search(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, k_words: int, k_vectors: int
     ) -> Pool_index:
-        """Candidates by words and by meaning under one filter. Every recall begins with it."""
-        self._begin()
-        return self._engine.index.search(terms, vector, where, k_words=k_words, k_vectors=k_vectors)
+        """Candidates by words and by meaning under one filter."""
+        return self.index.search(terms, vector, where, k_words, k_vectors)
 
     def replaced(
         self, terms: Sequence[str], vector: Singles | None, where: Filter, count: int
     ) -> Pool_index | None:
         """The best among what was superseded or merged, in the scope of a filter."""
-        index = self._engine.index
         former = Filter(scope=where.scope, include_shared=where.include_shared, statuses=REPLACED)
-        if not index.admits(former):
+        if not self.index.admits(former):
             return None
-        return index.search(terms, vector, former, k_words=count, k_vectors=count)
+        return self.index.search(terms, vector, former, count, count)
 
     def heirs(self, rows: Ints) -> list[str | None]:
         """The memory now in place of each replaced row."""
         found = self._engine.heirs(rows.tolist())
         return [found.get(row) for row in rows.tolist()]
 
-    def idf(self, terms: Sequence[str]) -> Floats:
-        """The idf of each term in the whole bank."""
-        key = tuple(terms)
-        found = self._idf.get(key)
-        if found is None:
-            found = self._idf[key] = self._engine.index.idf(terms)
-        return found
-
-    def impacts(self, terms: Sequence[str], rows: Ints) -> Singles:
-        """The part of BM25 that each term gives to each row."""
-        if len(self._rows) and self._terms == tuple(terms):
-            at = np.minimum(self._rows.searchsorted(rows), len(self._rows) - 1)
-            if (self._rows[at] == rows).all():
-                return self._impacts[at]
-        found = self._engine.index.impacts(terms, rows)
-        if len(rows) >= len(self._rows):  # what fewer rows are asked for is not asked for again
-            order = np.argsort(rows, kind="stable")
-            self._terms, self._rows, self._impacts = tuple(terms), rows[order], found[order]
-        return found
-
     def around(self, rows: Ints, window: int, where: Filter) -> Ints:
         """The neighbours in time of each row."""
-        found = self._engine.index.around(rows, window, PAUSE_SECONDS, where)
+        found = self.index.around(rows, window, PAUSE_SECONDS, where)
         return self.around_in_store(rows, window, where) if found is None else found
 
     def around_in_store(self, rows: Ints, window: int, where: Filter) -> Ints:
@@ -289,33 +261,16 @@ class BankSources:
             found[found >= 0] = [row if row in allowed else -1 for row in there]
         return found
 
-    def lookup(self, rows: Ints, terms: Sequence[str], vector: Singles | None) -> Pool_index:
-        """These very rows as a pool."""
-        return self._engine.index.lookup(rows, terms, vector)
-
     def texts(self, rows: Ints) -> list[str]:
-        """Title and text of each row."""
+        """Title and text of each row; empty where it is gone."""
         asked = rows.tolist()
-        known = self._texts
-        missing = [row for row in asked if row not in known]
-        if len(missing) > FEW:
-            known.update(self._engine.texts_of(missing))
-        elif missing:
-            read = self._read(missing)
-            known.update((row, searched_text(m.title, m.text)) for row in missing if (m := read.get(row)))
-        try:
-            return [known[row] for row in asked]
-        except KeyError:  # somewhere a text is gone
-            return [known.get(row, "") for row in asked]
-
-    def vectors(self, rows: Ints) -> Singles:
-        """The unit vector of each row."""
-        return self._engine.index.vectors(rows)
+        found = self._engine.texts_of(asked)
+        return [found.get(row, "") for row in asked]
 
     def scopes(self, rows: Ints) -> Scopes:
         """The scope of each row as keys."""
 
-        user, project, session = self._engine.index.columns(("user", "project", "session"), rows)
+        user, project, session = self.index.columns(("user", "project", "session"), rows)
         place = user * np.uint64(MIX) + project
         return Scopes(place, np.where(session > 0, place * np.uint64(MIX) + session, 0))
 
@@ -344,25 +299,12 @@ class BankSources:
     def memories(self, rows: Ints) -> list[Memory]:
         """The memories of these rows, in the same order."""
         asked = rows.tolist()
-        return list(map(self._read(asked).__getitem__, asked))
+        return list(map(self._engine.memories(asked).__getitem__, asked))
 
     def ids(self, rows: Ints) -> list[str]:
         """The id of each row."""
-        return [memory.id for memory in self.memories(rows)]
-
-    def _read(self, rows: Sequence[int]) -> dict[int, Memory]:
-        """Memories by row, these among them; each is read once for a query."""
-        known = self._memories
-        if not known:
-            known = self._memories = self._engine.memories(rows)
-        elif missing := [row for row in rows if row not in known]:
-            known.update(self._engine.memories(missing))
-        return known
-
-    def vectors_of(self, ids: Sequence[str]) -> Singles:
-        """The unit vectors of memories that were read for this query."""
-        rows = {memory.id: row for row, memory in self._memories.items()}
-        return self.vectors(np.array([rows[memory_id] for memory_id in ids], dtype=np.int64))
+        asked = rows.tolist()
+        return list(map(self._engine.ids_of(asked).__getitem__, asked))
 
     def rows_of(self, ids: Sequence[str], where: Filter) -> list[int | None]:
         """The row of each id that the filter admits."""
@@ -390,6 +332,7 @@ class ArrayPool(NamedTuple):
     confidence: Floats
     last_evidence_at: Floats
     importance: Floats
+    spoken: Mask
     words_total: int
     vectors_total: int
 
@@ -411,6 +354,7 @@ class InMemorySources:
         self._confidence = np.array([m.confidence for m in self.all], dtype=np.float32)
         self._evidence = np.array([m.last_evidence_at or m.created_at for m in self.all], dtype=np.float64)
         self._importance = np.array([m.importance for m in self.all], dtype=np.float32)
+        self._spoken = np.array([bool(m.scope.session) for m in self.all], dtype=bool)
         width = 1 if embedder is None else embedder.dim
         self._matrix = np.zeros((count, width), np.float32)
         if embedder is not None and count:
@@ -517,6 +461,7 @@ class InMemorySources:
             confidence=self._confidence[rows].astype(np.float64),
             last_evidence_at=self._evidence[rows],
             importance=self._importance[rows].astype(np.float64),
+            spoken=self._spoken[rows],
             words_total=len(rows),
             vectors_total=len(rows),
         )
@@ -569,22 +514,6 @@ class InMemorySources:
     def vectors(self, rows: Ints) -> Singles:
         """The unit vector of each row."""
         return self._matrix[rows]
-
-    def scopes(self, rows: Ints) -> Scopes:
-        """The scope of each row as keys."""
-        listed = [memory.scope for memory in self.memories(rows)]
-        known: dict[tuple[str | None, ...], int] = {}
-
-        def keys(parts: Sequence[tuple[str | None, ...]]) -> NDArray[np.uint64]:
-            found = [
-                0 if part[-2:] == (None, None) else known.setdefault(part, len(known) + 1) for part in parts
-            ]
-            return np.array(found, dtype=np.uint64)
-
-        return Scopes(
-            place=keys([(scope.user, scope.project) for scope in listed]),
-            talk=keys([(s.user, s.project, s.session) if s.session else (None, None) for s in listed]),
-        )
 
     def counters(self, rows: Ints) -> Counters:
         """Use statistics of each row."""

@@ -25,22 +25,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from skep.embedding.static_table import bundled_table
 from skep.runtime import lazy
 from skep.semantics import lexicon as lx
-from skep.semantics.pair_judge import Pair, Verdict, judge_many
+from skep.semantics.pair_judge import Pair, Verdict, judge_many, opposites
 from skep.semantics.parse_text import Text, analyse
+from skep.semantics.reported_speech import LABEL, as_statement, speaker
 
 LEAST, EXCLAIMED = 2, 4
 """A sentence needs so many words that carry meaning, an exclamation more; who speaks of themselves is one of them."""
-
-_NAME = r"[^\W\d_][\w.'-]{0,30}"
-LABEL = lazy(rf"\s*(?P<name>(?:{_NAME}[ \t]){{0,2}}{_NAME})(?:[ \t]\([^()\n]{{1,40}}\))?[ \t]?:(?=\s)")
-"""What stands before a colon at the beginning of a line: "Ana Lee: ", "user (web): "."""
-ROLES = lx.word_set("user assistant human ai agent customer support client caller bot system me")
-NOBODY = lx.word_set(
-    """note notes reminder reminders fyi todo fixme info memo fact important update updates warning error ps tip result
-    results again summary decision question answer log status hint caution example remember deadline owner"""
-)
 
 
 def _one_of(phrases: str) -> str:
@@ -148,23 +141,6 @@ DOUBTS = lx.word_set(
     allegedly reportedly rumour rumor"""
 )
 """Words that make a guess or a wish of a statement."""
-
-
-def speaker(line: str) -> str | None:
-    """The speaker of a line, if it names one.
-
-    >>> speaker("Ana: I live in Oslo"), speaker("Note: I live in Oslo"), speaker("our limits: none")
-    ('Ana', None, None)
-    """
-    found = LABEL.match(line)
-    if found is None:
-        return None
-    name, words = found["name"], found["name"].split()
-    if name.casefold() in ROLES or (
-        name.casefold() not in NOBODY and all(word[0].isupper() for word in words)
-    ):
-        return found.group().strip(" \t:")
-    return None
 
 
 @lru_cache(maxsize=8192)
@@ -337,6 +313,7 @@ def supports_many(asked: Sequence[Said]) -> list[bool]:
                 (Pair(part, said, each.similarity), whole)
                 for said in statements(each.text)
                 if (whole := _may(analyse(part), analyse(said))) is not None
+                and not _owned(part, as_statement(said), _clauses(analyse(part), as_statement(said)))
             ]
             if not ways:
                 found[place] = False
@@ -420,3 +397,108 @@ def _as_said(fact: Text, said: Text, place: int) -> bool:
     """True if a word of a fact stands in a sentence too, negated as there or not."""
     stem, negated = fact.stems[place], fact.negated[place]
     return any(s == stem and n == negated for s, n in zip(said.stems, said.negated, strict=True))
+
+
+AGAINST_IT = lx.word_set(
+    """afraid hate hates hated dislike dislikes stops stopped quit quits sell sold lose lost drop dropped left
+    remove removed replace replaced reject rejected refuse refused abandoned learning taking studies lack lacks"""
+)
+"""Words beside which somebody or something has little to do with what a clause names."""
+CONDITIONS = lx.word_set("if unless whether formerly previously anymore used")
+MILD = lx.word_set("only except against versus vs instead")
+"""Of the words that make a choice or a condition, those that a report may hold beside what it tells."""
+_CLAUSE = re.compile(r"(?<=[,;:])\s+|\s+(?=(?:but|because|since|so|until|after|before)\b)")
+SUBSTANCE = 0.7
+"""The share of a fact's words that a report must hold; of a verb it need not, for it names things, not relations."""
+AKIN = 0.35
+"""Similarity of two words, on the calibrated scale, from which one stands for half of the other."""
+
+
+def reports(fact: str, text: str) -> bool:
+    """True if some sentence of a text tells of what a fact says, in other words.
+
+    It names the subject, every name and number, and nearly every other word of the fact; it does not deny, doubt or end
+    it. How the words hang together is not read, so this counts as evidence, but makes no fact.
+
+    >>> reports("The choir rehearses on Thursdays", "Choir practice was in the small hall, as every Thursday")
+    True
+    >>> reports("The choir rehearses on Thursdays", "The orchestra rehearses on Thursdays")
+    False
+    """
+    return any(_reports(fact, as_statement(said)) for said in statements(text))
+
+
+def _reports(fact: str, said: str) -> bool:
+    about, read = analyse(fact), analyse(said)
+    more = read.bag - about.bag
+    if about.question or read.question or not about.content or _others(about, read):
+        return False
+    mine, shown = ({each.figure for each in one.quantities.values()} for one in (about, read))
+    if not mine <= shown or not CONDITIONS.isdisjoint(more):
+        return False
+    theirs = [read.words[i] for i in read.content]
+    subject, found, lost, verbs = about.stems[about.content[0]], set[str](), 0.0, 0
+    for i in about.content:
+        word, stem = about.words[i], about.stems[i]
+        if stem in read.stem_bag or i in about.quantities or i - 1 in about.quantities:
+            found.add(stem)
+        elif stem == subject or about.capital[i] or any(opposites(word, other) for other in theirs):
+            return False
+        else:
+            lost += 1 - _akin(word, theirs) / 2
+            verbs += _may_be_verb(about, i)
+    if len(found) < 2 or lost - min(verbs, 1) / 2 > (1 - SUBSTANCE) * len(about.content):
+        return False
+    rest, clauses = found - {subject}, _clauses(about, said)
+    if not _affirmed(about, read, found) or any(_weakened(analyse(each), rest, more) for each in clauses):
+        return False
+    return not _owned(fact, said, clauses)
+
+
+def _clauses(fact: Text, said: str) -> list[str]:
+    """The clauses of a sentence that name something of what a fact says of its subject."""
+    rest = set(fact.told[1:])
+    return [each for each in _CLAUSE.split(said) if not rest.isdisjoint(analyse(each).stem_bag)]
+
+
+def _may_be_verb(fact: Text, place: int) -> bool:
+    """True if a word of a fact may be the verb: what follows "is" is one only as a participle."""
+    before = fact.words[:place]
+    word = fact.words[place]
+    return {"is", "are"}.isdisjoint(before) or word.endswith("ed") or lx.lemma(word)[1]
+
+
+def _affirmed(fact: Text, said: Text, found: set[str]) -> bool:
+    """True if a sentence denies what it names of a fact only where the fact does, too."""
+    denied, wanted = (
+        any(negated and stem in found for stem, negated in zip(each.stems, each.negated, strict=True))
+        for each in (said, fact)
+    )
+    return denied == wanted
+
+
+def _weakened(clause: Text, found: set[str], more: frozenset[str]) -> bool:
+    """True if, before the last word that a clause shares with a fact, something doubts it or takes it back."""
+    last = max((i for i, stem in enumerate(clause.stems) if stem in found), default=0)
+    return not (more & ((UNSURE - MILD) | AGAINST_IT)).isdisjoint(clause.words[:last])
+
+
+def _owned(fact: str, said: str, clauses: Sequence[str]) -> bool:
+    """True if a fact is about somebody, and a sentence about something of theirs: "Ana sings", "Ana's sister sings"."""
+    who = re.match(r"(?i)(?:the )?(\w+)(?:['\u2019]s (\w+))?\b(?! ha(?:s|ve)\b)", fact)
+    if who is None:
+        return False
+    owner, bare = (rf"(?i)\b{who[1]}{end}" for end in ("['\u2019]s ", "\\b(?!['\u2019]s)"))
+    if who[2]:
+        return bool(re.search(owner, said)) and not re.search(rf"{owner}(?:\w+ )?{who[2]}\b", said)
+    named = [each for each in clauses if re.search(owner, each) or re.search(bare, each)]
+    return bool(named) and not any(re.search(bare, each) for each in named)
+
+
+def _akin(word: str, others: Sequence[str]) -> bool:
+    """True if one of some words is near another in meaning."""
+    if not others:
+        return False
+    table = bundled_table()
+    vectors = table.embed([word, *others])
+    return table.calibrate(float((vectors[1:] @ vectors[0]).max())) >= AKIN

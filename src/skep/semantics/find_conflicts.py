@@ -1,8 +1,8 @@
-"""The stored memories that a memory repeats, updates or contradicts.
+"""The stored memories that a memory repeats, updates or contradicts, and those that lie near it.
 
-Candidates come through the index (near in meaning, or sharing most words), so that a scan of a bank stays far from
-quadratic; the comparer (`pair_judge`) judges each pair. The write path, maintenance, recall and the hive call this; it
-reads through the engine and writes nothing.
+Candidates come through the index (near in meaning, or sharing most words; `neighbours` and `sharing_words` find those
+of many memories in one pass), so that a scan of a bank stays far from quadratic; the comparer (`pair_judge`) judges
+each pair. The write path, maintenance, recall and the hive call this; it reads through the engine and writes nothing.
 
 Memories of one scope are compared, and with shared ones. Documents are compared with documents. Other tags (both have
 some, and none in common) or another kind do not switch this off, but then only what is SURE counts. A pair that
@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -26,11 +27,10 @@ from skep.engine.embeddings import Progress
 from skep.engine.engine import Engine
 from skep.filters import Filter
 from skep.model import CURRENT, Conflict, Memory, Scope
-from skep.runtime import gc_paused
+from skep.runtime import gc_paused, lazy
 from skep.semantics.link_graph import CONTRADICTS
-from skep.semantics.near_memories import Among, in_common, neighbours, rows_by_id, sharing_words, whole_words
 from skep.storage.memory_rows import searched_text
-from skep.text.terms import query_terms
+from skep.text.terms import STOP, numbering, query_terms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,17 @@ if TYPE_CHECKING:
     from skep.semantics.pair_judge import Verdict
 
 
+Among = Mapping[str, tuple[str, ...]]
+"""By kind of memory: the kinds among which others are looked for."""
+Neighbours = dict[str, list[tuple[Memory, float]]]
+"""By id: the others with their similarity, nearest first."""
+LOADED = 5000
+"""Memories read per statement."""
+HALVINGS = 40
+"""Steps by which a bar is found."""
+_WORD = lazy(r"\w+")
+PARTS = 6
+"""Terms that one word has at most."""
 STATED = ("fact", "procedure", "episode")
 """Kinds that may say the same, or not go together, whichever they are."""
 ContradictionFn = Callable[[Memory, Memory], bool]
@@ -62,6 +73,8 @@ CONFLICTS: dict[str, Literal["duplicate", "contradiction", "update"]] = {
 """Verdicts that are conflicts, and their names."""
 JUDGEMENTS = "judgement/"
 """How the names of the settings begin that hold judgements on pairs."""
+ALIKE = 0.4
+"""The share of words, and the similarity, from which two hits of a recall are compared."""
 SHORT = 12
 """Words up to which a memory is also compared with others that share most of them, however far in meaning."""
 AMONG: Among = {**dict.fromkeys(STATED, STATED), "document": ("document",)}
@@ -149,8 +162,13 @@ def judge_many(
     pairs: Sequence[tuple[Memory, Memory, float]],
     contradiction_fn: ContradictionFn | None = None,
     reader: PairReader | None = None,
+    *,
+    unsure: float = math.inf,
 ) -> list[Conflict | None]:
-    """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once."""
+    """The conflicts of pairs of a stored memory and another, given how near they are; all are compared at once.
+
+    From a similarity of `unsure` on, pairs on which the comparer is not sure at all count as possible repetitions.
+    """
     from skep.semantics.pair_judge import Pair  # its weights are read when something is to be compared
     from skep.semantics.pair_judge import judge_many as verdicts_of
 
@@ -161,7 +179,7 @@ def judge_many(
         )
         asked.append(Pair(earlier.text, later.text, similarity, existing.polarity * memory.polarity))
     return [
-        _conflict(existing, memory, similarity, verdict, contradiction_fn)
+        _conflict(existing, memory, similarity, verdict, contradiction_fn, unsure)
         for (existing, memory, similarity), verdict in zip(pairs, verdicts_of(asked, reader), strict=True)
     ]
 
@@ -172,6 +190,7 @@ def _conflict(
     similarity: float,
     verdict: Verdict,
     contradiction_fn: ContradictionFn | None,
+    unsure: float,
 ) -> Conflict | None:
     kind, reason, confidence = CONFLICTS.get(verdict.kind), verdict.reason, verdict.probability
     if (
@@ -184,6 +203,8 @@ def _conflict(
     if (
         kind is not None and related and existing.level != memory.level
     ):  # a summary never contradicts its sources
+        kind, reason = "duplicate", "similarity"
+    if kind is None and confidence < REPORTED and similarity >= unsure and _alike(existing, memory):
         kind, reason = "duplicate", "similarity"
     if kind is None:
         if contradiction_fn is None or not contradiction_fn(existing, memory):
@@ -218,8 +239,8 @@ def settled(engine: Engine, pairs: Sequence[tuple[str, str]]) -> set[tuple[str, 
     if not pairs:
         return set()
     ids = sorted({each for pair in pairs for each in pair})
-    linked = {frozenset((link.src, link.dst)) for link in engine.links_to(ids, CONTRADICTS)}
-    judgements = engine.settings_of([key_of(*pair) for pair in pairs])
+    links, judgements = engine.judged(ids, CONTRADICTS, [key_of(*pair) for pair in pairs])
+    linked = set(map(frozenset, links))
     return {pair for pair in pairs if frozenset(pair) in linked or _judged(judgements.get(key_of(*pair)))}
 
 
@@ -472,9 +493,298 @@ def bare_words(text: str) -> tuple[str, ...]:
     return statement(text)
 
 
+def opposed(
+    memories: Sequence[Memory],
+    vectors: Callable[[Sequence[Memory]], NDArray[np.float32]],
+    calibrate: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    now: float,
+) -> list[tuple[Memory, Memory]]:
+    """The pairs of memories that contradict or update one another, the older first, among those that share words.
+
+    Args:
+        memories: The memories.
+        vectors: Their unit vectors, one row each; asked for only if some are worth comparing.
+        calibrate: Raw cosines on the common scale.
+        now: The time of the question; a memory dated later was dated by a clock that was ahead.
+    """
+    alike: list[tuple[int, int, float]] = []
+    for i, j, shared in texts_alike([memory.text for memory in memories], ALIKE):
+        one, other = memories[i], memories[j]
+        together = one.scope == other.scope or not one.scope.apart(other.scope)
+        if one.kind == other.kind and together and comparable(one, other):
+            alike.append((i, j, shared))
+    if not alike:
+        return []
+    import numpy as np
+
+    rows = vectors(memories)
+    left, right = rows[[i for i, _, _ in alike]], rows[[j for _, j, _ in alike]]
+    similar = np.nan_to_num(calibrate(np.vecdot(left, right).astype(np.float32))).tolist()
+    near = [
+        (*older_first(memories[i], memories[j], now), similarity)
+        for (i, j, shared), similarity in zip(alike, similar, strict=True)
+        if similarity >= ALIKE or shared >= OVERLAP
+    ]
+    judged = zip(near, judge_many(near), strict=True)
+    return [(older, newer) for (older, newer, _), found in judged if found is not None and replaces(found)]
+
+
 def texts_alike(texts: Sequence[str], least: float) -> list[tuple[int, int, float]]:
     """The pairs of texts that have at least this share of their words in common, with the share."""
     words = [whole_words(text) for text in texts]
     pairs = ((i, j) for i in range(len(words)) for j in range(i + 1, len(words)))
     shares = ((i, j, in_common(words[i], words[j])) for i, j in pairs)
     return [each for each in shares if each[2] >= least]
+
+
+def neighbours(
+    engine: Engine,
+    memories: Sequence[Memory],
+    *,
+    threshold: float,
+    limit: int,
+    among: Among | None = None,
+    shared: bool = False,
+    rows: dict[str, int] | None = None,
+    known: dict[int, Memory] | None = None,
+) -> Neighbours:
+    """Current memories at least this similar to each, all found in one pass over the index.
+
+    Args:
+        engine: The bank.
+        memories: Whose neighbours; one without a vector has none.
+        threshold: The least similarity.
+        limit: How many at most for each.
+        among: Where to look for the neighbours of each kind; without it, each memory among its own kind.
+        shared: Whether to look among memories without a scope as well.
+        rows: Where they stand, if that is known.
+        known: Memories by row; those that are asked for and those that are read are added.
+    """
+    import numpy as np
+
+    rows = rows if rows is not None else rows_by_id(engine, (memory.id for memory in memories))
+    mine = {rows[memory.id]: memory for memory in memories if memory.id in rows}
+    groups: dict[tuple[Scope, tuple[str, ...]], list[int]] = {}
+    for row, memory in mine.items():
+        groups.setdefault((memory.scope, _among(among, memory)), []).append(row)
+    least = raw_bar(engine, threshold)
+    pairs: list[tuple[int, int, float]] = []
+    for (scope, kinds), asked in groups.items():
+        where = Filter(scope=scope, include_shared=shared, kinds=kinds, statuses=CURRENT)
+        found = engine.index.near_pairs(np.array(asked, dtype=np.int64), where, least=least, most=limit)
+        similar = engine.embeddings.calibrate_many(found.cosine).tolist()
+        pairs += zip(found.asked.tolist(), found.rows.tolist(), similar, strict=True)
+    known = {} if known is None else known
+    known |= mine
+    known |= load_current(engine, {row for _, row, _ in pairs} - known.keys())
+    out: Neighbours = {memory.id: [] for memory in memories}
+    for asked_row, row, similarity in pairs:
+        if row in known and similarity >= threshold:
+            out[known[asked_row].id].append((known[row], similarity))
+    return out
+
+
+def sharing_words(
+    engine: Engine,
+    memories: Sequence[Memory],
+    *,
+    least: float,
+    limit: int,
+    longest: int,
+    among: Among | None = None,
+    shared: bool = False,
+    rows: dict[str, int] | None = None,
+    known: dict[int, Memory] | None = None,
+) -> Neighbours:
+    """Current memories of the same kind and scope that share most of their words with a short one.
+
+    Who shares half of its words holds one of the rarer half, so only those are looked for.
+
+    Args:
+        engine: The bank.
+        memories: Whose; those of more than `longest` words are passed over, because long texts that share most of their
+            words are near in meaning, too.
+        least: The least share of words in common.
+        limit: How many to look at for each, best first by BM25.
+        longest: See `memories`.
+        among: As in `neighbours`; so is `shared`.
+        shared: Whether to look among memories without a scope as well.
+        rows: Where they stand, if that is known.
+        known: Memories by row, of which those that are current need not be read.
+    """
+    import numpy as np
+
+    rows = rows if rows is not None else rows_by_id(engine, (memory.id for memory in memories))
+    texts_here = [
+        (memory, searched_text(memory.title, memory.text)) for memory in memories if memory.id in rows
+    ]
+    short = [(memory, text) for memory, text in texts_here if _few_words(text, longest)]
+    spoken_in = _by_word([text for _, text in short])
+    every = list(dict.fromkeys(term for spoken in spoken_in for terms in spoken for term in terms))
+    worth = dict(zip(every, engine.index.idf(every).tolist(), strict=True))
+    groups: dict[tuple[Scope, tuple[str, ...]], list[tuple[Memory, str, list[str]]]] = {}
+
+    def rarity(terms: list[str]) -> tuple[float, list[str]]:
+        return -(worth[terms[0]] if len(terms) == 1 else max(map(worth.__getitem__, terms))), terms
+
+    for (memory, text), spoken in zip(short, spoken_in, strict=True):
+        spoken.sort(key=rarity)
+        rarest = [*chain.from_iterable(spoken[: len(spoken) // 2 + 1])]
+        groups.setdefault((memory.scope, _among(among, memory)), []).append((memory, text, rarest))
+    pools: list[tuple[Memory, str, list[int]]] = []
+    for (scope, kinds), group in groups.items():
+        where = Filter(scope=scope, include_shared=shared, kinds=kinds, statuses=CURRENT)
+        best = engine.index.best_by_words([rarest for _, _, rarest in group], where, limit + 1)
+        for (memory, text, _), found in zip(group, best, strict=True):
+            mine = rows[memory.id]
+            pools.append((memory, text, sorted([row for row in found.tolist() if row != mine])))
+    known = {row: memory for row, memory in (known or {}).items() if memory.status in CURRENT}
+    wanted = {row for _, _, found in pools for row in found}
+    texts = {row: searched_text(known[row].title, known[row].text) for row in known.keys() & wanted}
+    texts |= engine.texts_of(sorted(wanted - known.keys()))
+    pairs: list[tuple[Memory, int]] = []
+    for memory, text, found in pools:
+        there = [row for row in found if row in texts]
+        pairs += [(memory, there[i]) for i in _sharing(text, [texts[row] for row in there], least)]
+    known = known | load_current(engine, {row for _, row in pairs} - known.keys())
+    pairs = [(memory, row) for memory, row in pairs if row in known]
+    left = engine.index.vectors(np.array([rows[memory.id] for memory, _ in pairs], dtype=np.int64))
+    right = engine.index.vectors(np.array([row for _, row in pairs], dtype=np.int64))
+    similar = engine.embeddings.calibrate_many(np.vecdot(left, right).astype(np.float32)).tolist()
+    out: Neighbours = {}
+    for (memory, row), similarity in zip(pairs, similar, strict=True):
+        out.setdefault(memory.id, []).append((known[row], similarity))
+    return out
+
+
+def _among(among: Among | None, memory: Memory) -> tuple[str, ...]:
+    return (memory.kind,) if among is None else among[memory.kind]
+
+
+def _few_words(text: str, most: int) -> bool:
+    """True if a text has at most so many different words."""
+    return len(whole_words(text)) <= most
+
+
+def _sharing(text: str, others: list[str], least: float) -> list[int]:
+    """The texts that have so much in common with one; most need not be split to tell."""
+    words = whole_words(text)
+    needed = least * len(words)
+    return [
+        place
+        for place, other in enumerate(map(str.casefold, others))
+        if sum([word in other for word in words]) >= needed and in_common(words, whole_words(other)) >= least
+    ]
+
+
+def _by_word(texts: Sequence[str]) -> list[list[list[str]]]:
+    """The terms of texts, word by word: an identifier and its parts are one word, however rare all of them are."""
+    plain = [text for text in texts if text.isascii()]
+    numbers = numbering()  # words repeat
+    cut = numbers.cut(plain, joined=False)
+    terms_of = [_distinct(joined) for joined in numbers.terms()]
+    chunks = map(terms_of.__getitem__, cut.chunks)
+    done = iter([_spoken(islice(chunks, size)) for size in cut.sizes])
+    return [next(done) if text.isascii() else _composed(text) for text in texts]
+
+
+def _distinct(joined: str) -> list[str]:
+    """The terms that `query_terms` gives for a chunk, from its terms joined by blanks."""
+    if " " not in joined:
+        return [joined] if joined else []
+    found = list(dict.fromkeys(joined.split()))
+    return [term for term in found if term not in STOP] or found
+
+
+def _spoken(chunks: Iterable[list[str]]) -> list[list[str]]:
+    """The words of a text that is plain ASCII; the common ones where there are no others."""
+    seen: set[str] = set()
+    out: list[list[str]] = []
+    common: list[list[str]] = []
+    for terms in chunks:
+        fresh = terms if seen.isdisjoint(terms) else [term for term in terms if term not in seen]
+        if fresh:
+            seen.update(fresh)
+            (common if fresh[0] in STOP else out).extend(_words(fresh))
+    return out or common
+
+
+def _words(terms: list[str]) -> list[list[str]]:
+    """The terms of a chunk as one word; as several in a language that is written without blanks."""
+    return [terms] if len(terms) <= PARTS else [[term] for term in terms]
+
+
+def _composed(text: str) -> list[list[str]]:
+    """The same of any text: what stands beside a chunk may change its terms."""
+    left = set(query_terms(text))
+    seen: set[str] = set()
+    out: list[list[str]] = []
+    for chunk in text.split():
+        terms = [term for term in query_terms(chunk) if term not in seen and term in left]
+        seen.update(terms)
+        if terms:
+            out += _words(terms)
+    return out + [[term] for term in query_terms(text) if term not in seen]
+
+
+def raw_bar(engine: Engine, threshold: float) -> float:
+    """A raw cosine that lies just below a similarity on the common scale, for any embedder's map."""
+    low, high = -1.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if engine.embeddings.calibrate(middle) < threshold else (low, middle)
+    return low
+
+
+def load(engine: Engine, rows: Iterable[int]) -> dict[int, Memory]:
+    """Memories by row, a few statements for all of them."""
+    found: dict[int, Memory] = {}
+    wanted = sorted(rows)
+    for start in range(0, len(wanted), LOADED):
+        found |= engine.memories(wanted[start : start + LOADED])
+    return found
+
+
+def load_current(engine: Engine, rows: Iterable[int]) -> dict[int, Memory]:
+    """The same without what has reached its end since the index last heard of it."""
+    return {row: memory for row, memory in load(engine, rows).items() if memory.status in CURRENT}
+
+
+def by_id(engine: Engine, ids: Iterable[str]) -> dict[str, Memory]:
+    """Memories by id, a few statements for all of them; what is unknown or forgotten is left out."""
+    rows = rows_by_id(engine, ids)
+    return {memory.id: memory for memory in load(engine, rows.values()).values()}
+
+
+def standing(engine: Engine, ids: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Those of some memories that are current, and those of them that are active; they need not be read for that."""
+    wanted = list(dict.fromkeys(ids))
+    current: set[str] = set()
+    active: set[str] = set()
+    for start in range(0, len(wanted), LOADED):
+        part = wanted[start : start + LOADED]
+        here = engine.admitted_ids(part, Filter(statuses=("active",)))
+        rest = [memory_id for memory_id in part if memory_id not in here]  # mostly none
+        active |= here
+        current |= here | engine.admitted_ids(rest, Filter(statuses=CURRENT))
+    return current, active
+
+
+def rows_by_id(engine: Engine, ids: Iterable[str]) -> dict[str, int]:
+    """The rows of memories, a few statements for all of them."""
+    found: dict[str, int] = {}
+    wanted = list(dict.fromkeys(ids))
+    for start in range(0, len(wanted), LOADED):
+        found |= engine.rows_of(wanted[start : start + LOADED])
+    return found
+
+
+def whole_words(text: str) -> set[str]:
+    """Whole words: pieces of identifiers would make `flake8` look like three differences."""
+    return set(_WORD.findall(text.casefold()))
+
+
+def in_common(mine: set[str], theirs: set[str]) -> float:
+    """The share of words that two texts have in common, 0 to 1."""
+    both = len(mine & theirs)
+    return both / max(1, len(mine) + len(theirs) - both)

@@ -53,7 +53,7 @@ def walk(
     depth: int = 1,
 ) -> tuple[dict[str, int], list[Link]]:
     """Every memory within `depth` steps, with its distance, and the links crossed. Each is visited once."""
-    if direction not in ("out", "in", "both"):
+    if type(direction) is not str or direction not in ("out", "in", "both"):
         raise InvalidInputError(f"direction must be out, in or both, got {direction!r}", field="direction")
     distance = dict.fromkeys(start, 0)
     crossed: dict[tuple[str, str, str], Link] = {}

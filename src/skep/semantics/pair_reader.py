@@ -16,18 +16,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from skep.embedding.minilm import CLS, SEP, model_of
-from skep.embedding.static_table import bundled_wordpiece
-from skep.embedding.transformer import (
+from skep.embedding.minilm import (
+    CLS,
+    SEP,
     WIDTH,
     Dense,
     Layer,
     Norm,
     Tensor,
+    in_passes,
     layers_layout,
-    one_thread,
     read_tensors,
 )
+from skep.embedding.static_table import bundled_wordpiece
 from skep.filters import Filter
 from skep.model import CURRENT, Scope
 from skep.semantics.find_conflicts import STATED, older_first
@@ -47,8 +48,6 @@ MODEL = "reader-1"
 """Names the weights: readings of others do not count."""
 LONGEST = 62
 """Word pieces of each text that are read."""
-TOKENS = 512
-"""Word pieces of one pass."""
 
 
 def layout() -> list[Tensor]:
@@ -74,21 +73,13 @@ class _Model(NamedTuple):
     out: Floats
     bias: Floats
 
-    def read(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Floats:
-        """The outputs for pairs of texts, given as word pieces."""
+    def read(self, x: Floats, spans: Sequence[tuple[int, int]], cuts: Sequence[int]) -> Floats:
+        """The outputs for pairs, given the vectors of their pieces and where the later text of each begins."""
         import numpy as np
 
-        words = model_of()
-        rows = [[CLS, *one, SEP, *other, SEP] for one, other in pairs]
-        ends = np.cumsum([len(row) for row in rows]).tolist()
-        spans = [(end - len(row), end) for end, row in zip(ends, rows, strict=True)]
-        ids = np.concatenate([np.asarray(row, np.intp) for row in rows])
-        x = words.words[ids] * words.word_scales[ids, None]
-        for (start, end), (one, _other) in zip(spans, pairs, strict=True):
-            x[start:end] += words.positions[: end - start]
-            later = start + len(one) + 2
-            x[start:later] += self.side[0]
-            x[later:end] += self.side[1]
+        for (start, end), cut in zip(spans, cuts, strict=True):
+            x[start : start + cut] += self.side[0]
+            x[start + cut : end] += self.side[1]
         x = self.norm(x)
         for layer in self.layers:
             x = layer(x, spans)
@@ -109,20 +100,17 @@ def read_pairs(pairs: Sequence[tuple[str, str]]) -> Floats:
     """The outputs of the model for pairs of texts, the earlier first; one row of `OUTPUTS` each."""
     import numpy as np
 
-    found = np.empty((len(pairs), OUTPUTS), np.float32)
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     flat, sizes = bundled_wordpiece().cut(texts, None, LONGEST)
     ends = np.cumsum(sizes).tolist()
     pieces = {text: flat[end - size : end] for text, end, size in zip(texts, ends, sizes, strict=True)}
-    cut = [(pieces[one], pieces[other]) for one, other in pairs]
-    waiting = sorted(range(len(pairs)), key=lambda at: len(cut[at][0]) + len(cut[at][1]))
-    while waiting:
-        longest = len(cut[waiting[-1]][0]) + len(cut[waiting[-1]][1]) + 3
-        batch = waiting[-max(1, TOKENS // longest) :]
-        del waiting[-len(batch) :]
-        with one_thread():
-            found[batch] = _model().read([cut[at] for at in batch])
-    return found
+    rows = [[CLS, *pieces[one], SEP, *pieces[other], SEP] for one, other in pairs]
+    cuts = [len(pieces[one]) + 2 for one, _other in pairs]
+
+    def read(batch: Sequence[int], x: Floats, spans: Sequence[tuple[int, int]]) -> Floats:
+        return _model().read(x, spans, [cuts[at] for at in batch])
+
+    return in_passes(rows, read, OUTPUTS)
 
 
 WORTH = 0.05

@@ -140,6 +140,7 @@ class Api:
             Route("/v1/openapi.json", self._gate("openapi", self._openapi), methods=["GET"]),
             Route("/v1/me", self._gate("me", self._me), methods=["GET"]),
             Route("/v1/banks", self._gate("banks", self._list), methods=["GET"]),
+            Route("/v1/spread", self._gate("spread", self._spread), methods=["GET"]),
             Route("/v1/denials", self._gate("denials", self._denials), methods=["GET"]),
             Route(f"{one}/usage", self._gate("usage", self._usage), methods=["GET"]),
             Route(f"{one}/changes", self._gate("changes", self._changes), methods=["GET"]),
@@ -169,7 +170,7 @@ class Api:
         return Starlette(
             routes=routes,
             middleware=middleware,
-            exception_handlers={404: _no_such_address, 405: _no_such_method, Refused: _refused},
+            exception_handlers={404: _no_such_address, 405: _no_such_method, 500: _failed, Refused: _refused},
         )
 
     def close(self) -> None:
@@ -298,7 +299,7 @@ class Api:
                 self.questions.note(name, str(given["query"]), answer)
             if isinstance(answer, Memory) and as_of is None:
                 headers["etag"] = f'"{answer.version}"'
-            return verb.encode(check_answer(token, answer)), headers
+            return verb.encode(check_answer(token, opened, answer)), headers
 
         encoded, headers = await self._in_thread(
             work, slow=slow, limit=None if verb.writes or slow else READ_SECONDS
@@ -402,6 +403,13 @@ class Api:
 
     async def _list(self, _request: Request, token: Token) -> Response:
         return _json(msgspec.json.encode([name for name in self.banks.places if token.opens(name)]))
+
+    async def _spread(self, _request: Request, token: Token) -> Response:
+        names = [name for name in self.banks.places if token.opens(name)]
+        for name in names:
+            check_whole(token, name, "read")
+        found = await self._in_thread(lambda: self.banks.spread(names), slow=True)
+        return _json(msgspec.json.encode(found))
 
     async def _me(self, _request: Request, token: Token) -> Response:
         told = {
@@ -618,6 +626,11 @@ def _failure(status: int, one: Told, *, retry: float | None = None) -> Response:
 async def _refused(_request: Request, error: Exception) -> Response:
     refused = cast("Refused", error)
     return _failure(refused.status, refused.told, retry=refused.retry)
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    message = f"the server failed at this ({type(error).__name__}); what it wrote to standard error says where"
+    return _failure(500, Told(type="SkepError", message=message))
 
 
 async def _no_such_address(_request: Request, _error: Any) -> Response:

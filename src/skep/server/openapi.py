@@ -188,6 +188,11 @@ def _others() -> dict[str, Any]:
     return {
         "/v1/banks": _get("list_banks", "The names of the banks that the token opens.", names),
         "/v1/me": _get("me", "What the token opens.", plain),
+        "/v1/spread": _get(
+            "spread",
+            "How far the events of each actor have come among the banks that the token opens.",
+            plain,
+        ),
         "/v1/denials": _get("list_denials", "Calls that were turned away, newest first.", denials),
         "/v1/openapi.json": _get("describe", "This description.", plain),
         "/metrics": _get("metrics", "Counts for Prometheus.", {"text/plain": {"schema": {"type": "string"}}}),

@@ -108,10 +108,14 @@ def serve(
     _run(banks, access, audit, host, port, profile, lambda url: started(url, secret))
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def listener(host: str, port: int) -> socket.socket:
+    """A socket that listens, whose answers leave at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        made = socket.create_server((host, port), family=family, backlog=1024)
+        # asyncio does this only for sockets of its own; without it each answer waits 40 ms for the client's ACK
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
     except OSError as error:
         raise ConfigError(
             f"{host}:{port} cannot be listened on ({error.strerror or error}); is another server running there? --port"
@@ -146,11 +150,11 @@ def _run(
         )
         loop = asyncio.get_running_loop()
         server = _Stoppable(config, lambda: loop.call_soon_threadsafe(api.closing.set))
-        listener = _listener(host, port)
+        bound = listener(host, port)
         name = f"[{host}]" if ":" in host else host
-        started(f"http://{name}:{listener.getsockname()[1]}/")
+        started(f"http://{name}:{bound.getsockname()[1]}/")
         try:
-            await server.serve(sockets=[listener])
+            await server.serve(sockets=[bound])
         finally:
             await asyncio.to_thread(api.close)
 

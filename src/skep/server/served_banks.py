@@ -6,13 +6,19 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
 
 from skep.errors import ConfigError, MovedError, NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
+
+
+HIVE: Final = "hive://"
 
 
 def named_banks(given: Sequence[str]) -> dict[str, str]:
@@ -37,6 +43,17 @@ def named_banks(given: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"two banks are called {name!r}; give one another name: NAME={place}")
         found[name] = place
     return found
+
+
+class Spread(msgspec.Struct):
+    """How far the events of each actor have come among some banks."""
+
+    known: dict[str, dict[str, int]]
+    """Per bank and actor, the number of events that are there."""
+    of: dict[str, int]
+    """Per actor, the number of events that stand in any of the banks."""
+    shared: float
+    """The share of all events that every bank has."""
 
 
 class ServedBanks:
@@ -67,6 +84,26 @@ class ServedBanks:
                 found = self._open[name] = self._opener(self.places[name])
             return found
 
+    def spread(self, names: Sequence[str]) -> Spread:
+        """How far the events of each actor have come among these banks."""
+        from skep.replication.exchange import seen
+        from skep.replication.version_vectors import Versions
+
+        def counts(versions: Versions) -> dict[str, int]:
+            return {
+                actor: sum(high - low + 1 for low, high in ranges)
+                for actor, ranges in versions.ranges.items()
+            }
+
+        found = {name: seen(self.bank(name)) for name in names}
+        every = reduce(Versions.merged, found.values(), Versions({}))
+        shared = reduce(Versions.common, found.values(), every)
+        return Spread(
+            {name: counts(versions) for name, versions in found.items()},
+            counts(every),
+            shared.count() / every.count() if every else 1.0,
+        )
+
     def opened(self) -> dict[str, Bank]:
         """Those that are open now."""
         with self._lock:
@@ -81,9 +118,17 @@ class ServedBanks:
 
 
 def opener(environ: Mapping[str, str]) -> Callable[[str], Bank]:
-    """Opens the bank of a place, and makes it where there is none."""
+    """Opens the bank of a place, and makes it where there is none; at `hive://hive.yaml#ana`, that of an agent."""
     from skep.bank.bank import Bank
     from skep.embedding.remote import from_environment
 
     embedders = from_environment(environ)
-    return lambda place: Bank.open(place, create=not os.path.exists(place), opener=embedders)
+
+    def opened(place: str) -> Bank:
+        if place.startswith(HIVE):
+            from skep.hive.controller import open_agent
+
+            return cast("Bank", open_agent(place, environ))
+        return Bank.open(place, create=not os.path.exists(place), opener=embedders)
+
+    return opened

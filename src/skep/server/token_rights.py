@@ -14,7 +14,7 @@ import msgspec
 from skep.client.verb_table import Right, Verb
 from skep.errors import AccessError, InvalidInputError, NotFoundError
 from skep.events import mentioned
-from skep.model import Memory, Scope, is_pattern, part_admits
+from skep.model import Memory, Receipt, Scope, is_pattern, part_admits
 from skep.server.tokens import Token
 from skep.validation import clean_scope
 
@@ -58,9 +58,20 @@ def check_call(
     return _within(token, token.scope, bank, verb, arguments)
 
 
-def check_answer(token: Token, answer: Any) -> Any:
-    """The answer, if a token may see all of it. It always may: this is the second lock on the door."""
+def check_answer(token: Token, bank: MemoryBank, answer: Any) -> Any:
+    """The answer, if a token may see all of it. It always may: this is the second lock on the door.
+
+    Of a receipt it is given what it may know: the names of memories outside its scope are left out.
+    """
     if token.scope is not None:
+        if isinstance(answer, Receipt):
+            shown = {
+                field: tuple(
+                    i for i in getattr(answer, field) if _reaches(token.scope, bank, i, writes=False)
+                )
+                for field in ("derived", "copies")
+            }
+            answer = msgspec.structs.replace(answer, **shown)
         for memory in _memories(answer):
             if memory.id and not _sees(token.scope, memory):
                 raise AccessError(
@@ -109,6 +120,9 @@ def _within(
         arguments["scope"] = _written(wall, asked) if verb.writes else _asked(wall, asked)
     if verb.writes or "scope" not in fields:
         _check_ids(wall, bank, arguments, writes=verb.writes)
+    if verb.name == "forget" and arguments.pop("derived", False):
+        also = bank.forget(arguments["memory_ids"], dry_run=True, derived=True).memories
+        arguments["memory_ids"] = [one for one in also if _reaches(wall, bank, one, writes=True)]
     return arguments
 
 
@@ -163,6 +177,15 @@ def _check_id(wall: Scope, bank: MemoryBank, memory_id: str, *, writes: bool) ->
         raise NotFoundError(f"there is no memory {memory_id!r} in the scope of the token")
     if writes and not wall.admits(memory.scope):
         raise AccessError(f"{memory_id} is shared with everybody; a token with a scope may only read it")
+
+
+def _reaches(wall: Scope, bank: MemoryBank, memory_id: str, *, writes: bool) -> bool:
+    """True if a token with this scope may see a memory, or change it."""
+    try:
+        _check_id(wall, bank, memory_id, writes=writes)
+    except (NotFoundError, AccessError):
+        return False
+    return True
 
 
 def _check_event(wall: Scope, bank: MemoryBank, event_id: str, *, writes: bool) -> None:

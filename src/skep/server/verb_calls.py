@@ -66,7 +66,8 @@ def _noted(bank: Bank, verb: Verb, arguments: Mapping[str, Any], name: str, requ
                     field="Idempotency-Key",
                 )
             return _restored(bank, before.answer), True
-        answer = getattr(Bank, verb.name)(bank, **arguments)
+        kind: Any = type(bank)  # an agent's bank in a hive has verbs of its own
+        answer = getattr(Bank if issubclass(kind, Bank) else kind, verb.name)(bank, **arguments)
         notes.append(_Note(name=name, request=request, answer=_without_text(answer)))
         bank.engine.set_note(job, msgspec.json.encode(notes[-KEPT:]).decode())
     return answer, False

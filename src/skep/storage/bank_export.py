@@ -5,13 +5,12 @@ The bank's verbs write exports and backups through `unfinished`: several process
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import glob
 import os
 import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -109,7 +108,7 @@ class Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     hlc: int
     kind: str
     body: dict[str, Any]
-    signature: str | None = None
+    signature: bytes | None = None
 
 
 def export_lines(store: SqliteStore) -> Iterator[bytes]:
@@ -141,17 +140,7 @@ def _written(file: IO[bytes], lines: Iterable[bytes]) -> int:
 
 def encode_event(event: Event) -> bytes:
     """One event as a line."""
-    signature = base64.b64encode(event.signature).decode() if event.signature else None
-    return msgspec.json.encode(
-        Line(
-            actor=event.actor,
-            counter=event.counter,
-            hlc=event.hlc,
-            kind=event.kind,
-            body=event.body,
-            signature=signature,
-        )
-    )
+    return msgspec.json.encode(msgspec.convert(event, Line, from_attributes=True))
 
 
 def was_salvaged(line: bytes) -> bool:
@@ -177,22 +166,14 @@ def read_lines(lines: Iterable[bytes], *, where: str) -> Iterator[Event]:
                         f"{where} is {header.format} version {header.version}; this skep reads {FORMAT} up to {VERSION}"
                     )
                 continue
-            found = msgspec.json.decode(line, type=Line)
-            signature = base64.b64decode(found.signature, validate=True) if found.signature else None
-        except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error) as error:
+            event = msgspec.convert(msgspec.json.decode(line, type=Line), Event, from_attributes=True)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidInputError(
                 f"{where}, line {number}, is not part of a skep export ({error}); export it again, or import plain"
                 " texts with `skep add` or `skep import`"
             ) from error
         read += 1
-        yield Event(
-            actor=found.actor,
-            counter=found.counter,
-            hlc=found.hlc,
-            kind=found.kind,
-            body=found.body,
-            signature=signature,
-        )
+        yield event
     if header is None:
         raise InvalidInputError(f"{where} is empty; it should begin with a header line")
     if read < header.events:
@@ -203,13 +184,8 @@ def read_lines(lines: Iterable[bytes], *, where: str) -> Iterator[Event]:
 
 def batches(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
     """Events in groups."""
-    group: list[Event] = []
-    for event in events:
-        group.append(event)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
+    stream = iter(events)
+    while group := list(islice(stream, size)):
         yield group
 
 

@@ -33,6 +33,9 @@ RESTORE = (
 """The way out for a file that is damaged."""
 
 
+MEND = "skep doctor --mend"
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check."""
 
@@ -40,6 +43,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     level: Level
     message: str
     fix: str = ""
+
+
+def _result(check: str, problem: str, sound: str, fix: str, level: Level = "error") -> Finding:
+    """The finding of a check that found a problem, or none."""
+    if not problem:
+        return Finding(check=check, level="ok", message=sound)
+    return Finding(check=check, level=level, message=problem, fix=fix)
 
 
 def examine(store: SqliteStore, *, deep: bool = False) -> Iterator[Finding]:
@@ -103,15 +113,10 @@ def _file(store: SqliteStore) -> Iterator[Finding]:
             fix=f"chmod u+w {path.parent}",
         )
     free = free_bytes(path)
-    level: Level = "warning" if free < max(LOW_DISK, 2 * path.stat().st_size) else "ok"
-    yield Finding(
-        check="disk",
-        level=level,
-        message=f"{free / 1e6:,.0f} MB free",
-        fix=""
-        if level == "ok"
-        else "free some space: a migration or a rebuild needs about twice the bank's size",
-    )
+    said = f"{free / 1e6:,.0f} MB free"
+    low = said if free < max(LOW_DISK, 2 * path.stat().st_size) else ""
+    fix = "free some space: a migration or a rebuild needs about twice the bank's size"
+    yield _result("disk", low, said, fix, "warning")
 
 
 def _integrity(store: SqliteStore) -> Iterator[Finding]:
@@ -124,15 +129,7 @@ def _integrity(store: SqliteStore) -> Iterator[Finding]:
             problems = _unsound(other)
         finally:
             other.close()
-    if problems:
-        yield Finding(
-            check="integrity",
-            level="error",
-            message="; ".join(problems),
-            fix=RESTORE,
-        )
-    else:
-        yield Finding(check="integrity", level="ok", message="every page is sound")
+    yield _result("integrity", "; ".join(problems), "every page is sound", RESTORE)
 
 
 def _unsound(connection: Connection) -> list[str]:
@@ -146,16 +143,9 @@ def _log(store: SqliteStore) -> Iterator[Finding]:
         "SELECT actor FROM actors a WHERE a.counter >"
         " (SELECT count(*) FROM event_log e WHERE e.actor = a.actor AND e.counter <= a.counter) ORDER BY actor"
     )
-    lost = [actor for (actor,) in rows]
-    if lost:
-        yield Finding(
-            check="log",
-            level="error",
-            message=f"events are missing for {', '.join(lost)}",
-            fix="restore a backup, or sync with a replica that has them",
-        )
-    else:
-        yield Finding(check="log", level="ok", message="no event is missing")
+    lost = ", ".join(actor for (actor,) in rows)
+    fix = "restore a backup, or sync with a replica that has them"
+    yield _result("log", lost and f"events are missing for {lost}", "no event is missing", fix)
 
 
 def _words(store: SqliteStore) -> Iterator[Finding]:
@@ -165,19 +155,10 @@ def _words(store: SqliteStore) -> Iterator[Finding]:
                 store.connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
         rows = store.connection.one("SELECT count(*) FROM memories WHERE forgotten = 0")
         missing = store.tables.full_text.missing() if not store.connection.older else 0
-        yield Finding(
-            check="words",
-            level="error" if missing else "ok",
-            message=f"{rows - missing} of {rows} memories are found by their words",
-            fix="skep doctor --mend" if missing else "",
-        )
+        said = f"{rows - missing} of {rows} memories are found by their words"
+        yield _result("words", said if missing else "", said, MEND)
     except (apsw.CorruptError, CorruptBankError) as error:
-        yield Finding(
-            check="words",
-            level="error",
-            message=f"the full-text index is damaged ({error})",
-            fix="skep doctor --mend",
-        )
+        yield _result("words", f"the full-text index is damaged ({error})", "", MEND)
 
 
 def _queue(store: SqliteStore) -> Iterator[Finding]:
@@ -256,15 +237,12 @@ def _replay(store: SqliteStore) -> Iterator[Finding]:
         if not _rest_agrees(store, subject):
             different.append(subject)
     different += store.tables.staleness.wrong()
-    if different:
-        yield Finding(
-            check="replay",
-            level="error",
-            message=f"{len(different)} memories, links or settings differ from what the log says, first {different[0]}",
-            fix="skep doctor --mend",
-        )
-    else:
-        yield Finding(check="replay", level="ok", message="log and tables agree")
+    first = (
+        f"memories, links or settings differ from what the log says, first {different[0]}"
+        if different
+        else ""
+    )
+    yield _result("replay", first and f"{len(different)} {first}", "log and tables agree", MEND)
 
 
 def _read(store: SqliteStore, memory_id: str) -> Memory | None:

@@ -13,14 +13,12 @@ import msgspec
 
 from skep.errors import CorruptBankError
 from skep.filters import Condition, Filter, meets
-from skep.model import ANY, BELOW, SHARED, Event, Memory, Scope
+from skep.model import ANY, BELOW, Event, Memory, Scope
 
 if TYPE_CHECKING:
     from skep.storage.fold import State
 
 
-NEVER = float("-inf")
-"""A moment before every end."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -62,72 +60,12 @@ STATE_COLUMNS = (
 )
 """Columns that the fold decides. `status` and `stale` also depend on other memories."""
 
-_AS_STORED = (
+AS_STORED = (
     *("kind", "text", "title", "domain", "agent", "source", "confidence", "importance", "polarity", "level"),
     *("created_at", "valid_from", "valid_to", "expires_at", "last_evidence_at"),
     *("successes", "failures", "confirmations", "disputes", "key", "version"),
 )
 """Columns that hold the field of the same name as it is."""
-SELECT = f"""
-SELECT m.row, m.id, {", ".join(f"m.{name}" for name in _AS_STORED)},
-    m.scope_user, m.scope_project, m.scope_session, m.tags, m.evidence, m.metadata, m.status, m.pinned, m.stale,
-    m.replaced_by, u.count, u.last_at, p.row
-FROM memories m
-LEFT JOIN uses u ON u.memory = m.id
-LEFT JOIN pending p ON p.row = m.row AND p.space = :space
-"""
-"""A memory, its use and its place in the queue of a space; `memory_of` reads the rows."""
-
-
-def memory_of(row: Sequence[Any], fingerprint: str | None, now: float = NEVER) -> Memory:
-    """A memory from a row of `SELECT`; one that has reached its end by `now` is expired, written down or not.
-
-    Args:
-        row: The row.
-        fingerprint: The embedder of the space that was asked about; None where there is none.
-        now: The moment at which the memory is shown.
-    """
-    _row, memory_id, *stored = row
-    plain = dict(zip(_AS_STORED, stored[: len(_AS_STORED)], strict=True))
-    (
-        user,
-        project,
-        session,
-        tags,
-        evidence,
-        metadata,
-        status,
-        pinned,
-        stale,
-        replaced,
-        uses,
-        used_at,
-        pending,
-    ) = stored[len(_AS_STORED) :]
-    waits = pending is not None or fingerprint is None
-    if status == "active":
-        ended = plain["expires_at"] is not None and plain["expires_at"] <= now
-        status = "expired" if ended else "pending" if waits else "active"
-    shared = user is None and project is None and session is None
-    try:
-        return Memory(
-            id=memory_id,
-            scope=SHARED if shared else Scope(user=user, project=project, session=session),
-            tags=decode_list(tags),
-            status=status,
-            pinned=pinned != 0,
-            last_used_at=used_at,
-            evidence=decode_list(evidence),
-            uses=uses or 0,
-            superseded_by=replaced if status == "superseded" else None,
-            merged_into=replaced if status == "merged" else None,
-            stale=stale != 0,
-            metadata={} if metadata == "{}" else _decode(metadata),
-            embedder=None if waits else fingerprint,
-            **plain,
-        )
-    except (msgspec.MsgspecError, TypeError) as error:
-        raise _damaged(f"memory {memory_id}", error) from error
 
 
 def decode_list(encoded: str) -> tuple[str, ...]:
@@ -171,7 +109,7 @@ def own_memory(memory_id: str, row: Sequence[Any]) -> Memory:
         metadata=_decode(found["metadata"]),
         pinned=bool(found["pinned"]),
         status=found["own_status"],
-        **{name: found[name] for name in _AS_STORED},
+        **{name: found[name] for name in AS_STORED},
     )
 
 
@@ -181,11 +119,12 @@ def event_of(row: tuple[Any, ...]) -> Event:
     try:
         said = _decode(body)
     except (msgspec.MsgspecError, TypeError) as error:
-        raise _damaged(f"event {actor}-{counter}", error) from error
+        raise damaged(f"event {actor}-{counter}", error) from error
     return Event(seq=seq, actor=actor, counter=counter, hlc=hlc, kind=kind, body=said, signature=signature)
 
 
-def _damaged(what: str, error: Exception) -> CorruptBankError:
+def damaged(what: str, error: Exception) -> CorruptBankError:
+    """The error for a row that cannot be read."""
     return CorruptBankError(
         f"{what} is damaged ({error}); put a backup in place with `skep backup --restore`, or save what can be read"
         " with `skep export --salvage`"

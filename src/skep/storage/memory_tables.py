@@ -29,7 +29,6 @@ from skep.storage.fold import (
     stays_here,
 )
 from skep.storage.full_text import FullText
-from skep.storage.links import Staleness
 from skep.storage.memory_rows import (
     STATE_COLUMNS,
     encode_body,
@@ -40,6 +39,7 @@ from skep.storage.memory_rows import (
 )
 from skep.storage.sqlite_connection import Connection
 from skep.storage.sqlite_file import LAST_COUNTER, names_of
+from skep.storage.staleness import Staleness
 from skep.storage.vectors import Vectors
 
 _INSERT = (
@@ -425,9 +425,12 @@ def _certain(state: State | None) -> State:
 
 
 def _bearing(src: str, links: Sequence[tuple[Any, ...]]) -> set[str]:
-    """Whose standing links from a memory, to each with a relation, bear on: what is derived, and both in a dispute."""
-    ends = {dst for dst, rel in links if rel == "contradicts"}
-    return {src, *ends} if ends or any(rel == "derived_from" for _dst, rel in links) else set()
+    """The memories on whose standing links bear, given one end and pairs of the other end and the relation.
+
+    A source counts, too: what was made of it stands as long as the memory that replaced it is a summary of it.
+    """
+    ends = {dst for dst, rel in links if rel in ("contradicts", "derived_from")}
+    return {src, *ends} if ends else set()
 
 
 def _stamp(value: str | None) -> tuple[int, str, int]:

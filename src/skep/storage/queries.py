@@ -1,7 +1,7 @@
-"""Queries: memories by id, row, filter and word, settings, vector spaces, and the rows that the derived index asks for.
+"""Queries: memories by id, row, filter and word, links, settings, and the rows that the derived index asks for.
 
-`SqliteStore` inherits `Reads`; the engine and the index call it. Nothing here writes. What is looked up once per state
-of the file (`_Looked`) is dropped as soon as anybody has written.
+`SqliteStore` inherits `Reads`; the engine and the index call it. Nothing here writes. What is read once per state of
+the file (`Present`) is dropped as soon as anybody has written.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 
 from skep.errors import CorruptBankError
 from skep.filters import Filter, IndexRow
-from skep.model import BELOW, KINDS, Memory, Scope, is_pattern
+from skep.model import BELOW, KINDS, SHARED, Link, Memory, Scope, is_pattern
 from skep.storage.event_log import Log
-from skep.storage.links import Linked, around
-from skep.storage.memory_rows import NEVER, SELECT, decode_list, memory_of, searched_text, where_clause
+from skep.storage.memory_rows import AS_STORED, damaged, decode_list, searched_text, where_clause
 from skep.storage.sqlite_connection import MEMORY, Connection
+from skep.storage.staleness import contradicted
 from skep.storage.vectors import Space, Vectors
 
 FEW_SCOPED = 200
@@ -30,17 +30,67 @@ _JOINED = "FROM memories m LEFT JOIN pending p ON p.row = m.row AND p.space = :s
 _LISTED = "(SELECT value FROM json_each(:rows))"
 
 
-class _Looked(msgspec.Struct):
-    """Values that were looked up of one state of the file."""
+_SELECT = f"""
+SELECT m.row, m.id, {", ".join(f"m.{name}" for name in AS_STORED)},
+    m.scope_user, m.scope_project, m.scope_session, m.tags, m.evidence, m.metadata, m.status, m.pinned, m.stale,
+    m.replaced_by, u.count, u.last_at, p.row
+FROM memories m
+LEFT JOIN uses u ON u.memory = m.id
+LEFT JOIN pending p ON p.row = m.row AND p.space = :space
+"""
+"""A memory, its use and its place in the queue of a space; `_memories_of` reads the rows."""
 
-    version: int = -1
-    spaces: list[Space] | None = None
-    position: tuple[int, int] | None = None
-    settings: dict[str, str | None] = {}
-    boundary: tuple[float, float] | None = None
+
+NEVER = float("-inf")
+"""A moment before every end."""
+_LEADS = "m.replaced_by IS NOT NULL AND m.forgotten = 0 AND m.status IN ('superseded', 'merged', 'retracted')"
+"""The condition under which a memory leads on to its replacement: also when it was retracted."""
+_HEIRS = f"""
+    WITH RECURSIVE chain(start, id) AS (
+        SELECT m.row, m.replaced_by FROM memories m WHERE m.row IN (SELECT value FROM json_each(?)) AND {_LEADS}
+        UNION
+        SELECT chain.start, m.replaced_by FROM chain JOIN memories m ON m.id = chain.id WHERE {_LEADS}
+    )
+    SELECT chain.start, chain.id FROM chain LEFT JOIN memories m ON m.id = chain.id
+    WHERE m.id IS NULL OR (m.forgotten = 0 AND NOT ({_LEADS}))
+"""
+_PRESENT = """
+SELECT s.space, s.fingerprint, s.dim, s.spec, s.state, EXISTS (SELECT 1 FROM pending WHERE space = s.space),
+    (SELECT coalesce(max(changed), 0) FROM memories), (SELECT coalesce(max(seq), 0) FROM event_log)
+FROM (SELECT 1) LEFT JOIN spaces s ORDER BY s.space
+"""
 
 
-class Reads(Linked):
+_BOUNDARY = "SELECT " + ", ".join(
+    f"(SELECT min({column}) FROM memories WHERE {column} > :now)"
+    for column in ("expires_at", "valid_from", "valid_to")
+)
+
+
+class Present(msgspec.Struct):
+    """The state of the file: what nearly every call wants to know, read once for as long as nobody writes."""
+
+    turn: int
+    """Another number whenever anything that was read before may be different now."""
+    head: int
+    """The number of the newest change of a searchable row."""
+    last_seq: int
+    """The position of the newest event; 0 in an empty bank."""
+    spaces: list[Space]
+    """The vector spaces, as anybody last left them."""
+    active: Space | None
+    """The space that recall uses."""
+    waiting: bool
+    """Some memory waits for its vector in that space."""
+    settings: dict[str, str | None]
+    """The settings that were asked for, as JSON; None for one that is not set."""
+    passing: bool
+    """Read inside a transaction that writes, which may be rolled back."""
+    boundary: tuple[float, float] = (0.0, 0.0)
+    """Between these moments no memory expires, begins or ceases to hold."""
+
+
+class Reads:
     """The reading half of the store."""
 
     def __init__(self, connection: Connection) -> None:
@@ -48,16 +98,34 @@ class Reads(Linked):
         self.log = Log(connection)
         self.vectors = Vectors(connection)
         self.bank_id: str = connection.one("SELECT value FROM meta WHERE key = 'bank'")
-        self._last_look = _Looked()
+        self._present: Present | None = None
         self.clock: Callable[[], float] | None = None
         """Tells which memories have reached their end. Without one, they are shown as the log leaves them."""
 
-    def _look(self) -> _Looked:
-        """The values that are known of the present state of the file. The caller holds the lock."""
-        version = self.connection.state()
-        if self._last_look.version != version:
-            self._last_look = _Looked(version=version)
-        return self._last_look
+    def present(self, *settings: str) -> Present:
+        """The state of the file, the settings of these names among it. What it holds is not to be changed."""
+        with self.connection.lock:
+            turn, known = self.connection.state(), self._present
+            if known is None or known.turn != turn:
+                rows = self.connection.rows(_PRESENT)
+                head, last = rows[0][-2:]
+                spaces = [
+                    Space(number=number, fingerprint=name, dim=dim, spec=spec, state=state)
+                    for number, name, dim, spec, state, *_ in rows
+                    if number is not None
+                ]
+                active = next((space for space in spaces if space.state == "active"), None)
+                waiting = any(row[5] for row in rows if row[4] == "active")
+                known = self._present = Present(
+                    turn, head, last, spaces, active, waiting, {}, self.connection.writing
+                )
+            if settings and not known.settings.keys() >= set(settings):
+                sql = "SELECT key, value FROM settings WHERE key IN (SELECT value FROM json_each(?))"
+                found: dict[str, str] = dict(
+                    self.connection.rows(sql, (msgspec.json.encode(settings).decode(),))
+                )  # type: ignore[arg-type]
+                known.settings |= {key: found.get(key) for key in settings}
+        return known
 
     def turn(self) -> int:
         """Another number whenever anything that was read before may be different now."""
@@ -103,13 +171,12 @@ class Reads(Linked):
     ) -> list[tuple[int, Memory]]:
         """Memories that meet a condition, with their rows."""
         with self.connection.lock:  # the space and the rows of one moment, as far as threads go
-            space = self.active_space()
+            space = self.present().active
             rows = self.connection.rows(
-                f"{SELECT} WHERE {condition} {tail}", {**values, "space": space.number if space else -1}
+                f"{_SELECT} WHERE {condition} {tail}", {**values, "space": space.number if space else -1}
             )
-        fingerprint = space.fingerprint if space else None
-        now = self.now() if now is None else now
-        return [(row[0], memory_of(row, fingerprint, now)) for row in rows]
+        at = self.now if now is None else lambda: now
+        return _memories_of(rows, space.fingerprint if space else None, at)
 
     def few_of_scope(self, scope: Scope) -> list[str] | None:
         """The ids of everything of exactly a scope, tombstones included; None if that is much."""
@@ -261,7 +328,11 @@ class Reads(Linked):
 
         Nearest first; a pause longer than `seconds` ends the walk. Two statements, however many rows.
         """
-        return around(self._of_rows, rows, window, seconds) if rows else {}
+        return _around(self._of_rows, rows, window, seconds) if rows else {}
+
+    def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
+        """The id of each of some rows."""
+        return dict(self._of_rows("SELECT row, id FROM memories WHERE row IN (:rows)", rows))
 
     def texts_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Title and text of rows, as indexed."""
@@ -292,15 +363,103 @@ class Reads(Linked):
             return []
         return self.connection.rows(sql.replace("(:rows)", _LISTED), {"rows": _listed(rows)})
 
+    # Links
+
+    def link_sources(self) -> list[str]:
+        """The source of each link, once per link."""
+        return [row[0] for row in self.connection.rows("SELECT src FROM links")]
+
+    def links(self, memory_id: str, *, rel: str | None = None, direction: str = "both") -> list[Link]:
+        """The links of one memory."""
+        found = self._lineage_links(memory_id, rel, direction)
+        for column, wanted in (("src", "out"), ("dst", "in")):
+            if direction in (wanted, "both"):
+                sql = f"SELECT src, dst, rel, strength FROM links WHERE {column} = :id"
+                values: dict[str, Any] = {"id": memory_id}
+                if rel is not None:
+                    sql += " AND rel = :rel"
+                    values["rel"] = rel
+                found += [
+                    Link(src=s, dst=d, rel=r, strength=w)
+                    for s, d, r, w in self.connection.rows(sql + " ORDER BY rel, src, dst", values)
+                ]
+        return found
+
+    def _lineage_links(self, memory_id: str, rel: str | None, direction: str) -> list[Link]:
+        """Lineage as links: the newer `supersedes` the older, a copy is a `duplicate_of` the kept one."""
+        rows = self.connection.rows(
+            "SELECT id, replaced_by, status FROM memories WHERE (id = :id OR replaced_by = :id)"
+            " AND replaced_by IS NOT NULL AND status IN ('superseded', 'merged') ORDER BY id",
+            {"id": memory_id},
+        )
+        links = [
+            Link(src=new, dst=old, rel="supersedes")
+            if status == "superseded"
+            else Link(src=old, dst=new, rel="duplicate_of")
+            for old, new, status in rows
+        ]
+        return [
+            link
+            for link in links
+            if rel in (None, link.rel)
+            and (direction == "both" or (link.src if direction == "out" else link.dst) == memory_id)
+        ]
+
+    def replaced_by(self, memory_id: str) -> list[tuple[str, str]]:
+        """The memories that one replaced, and how: `superseded` or `merged`."""
+        sql = (
+            f"SELECT m.id, m.replaced_how FROM memories m WHERE m.replaced_by = ? AND {_LEADS} ORDER BY m.id"
+        )
+        return [(old, how) for old, how in self.connection.rows(sql, (memory_id,))]
+
+    def successor(self, memory_id: str) -> tuple[str, str] | None:
+        """The memory that replaced one, and how; None where none did."""
+        sql = f"SELECT m.replaced_by, m.replaced_how FROM memories m WHERE m.id = ? AND {_LEADS}"
+        found = self.connection.rows(sql, (memory_id,))
+        return (found[0][0], found[0][1]) if found else None
+
+    def heirs(self, rows: Sequence[int]) -> dict[int, str]:
+        """The memories that stand in place of replaced rows now: of each the end of its chain, where there is one.
+
+        A part of a hive may not hold that end: then its id is all that is known of it here.
+        """
+        return dict(self.connection.rows(_HEIRS, (msgspec.json.encode(rows).decode(),)))
+
+    def contradicted(self, memory_id: str) -> bool:
+        """True if a link puts a memory in doubt: the other end stands, and the memory is not pinned."""
+        return contradicted(self.connection, memory_id)
+
+    def links_to(self, ids: Sequence[str], rel: str) -> list[Link]:
+        """The links of one relation that end at some memories."""
+        sql = (
+            "SELECT src, dst, rel, strength FROM links"
+            " WHERE rel = ? AND dst IN (SELECT value FROM json_each(?)) ORDER BY src, dst"
+        )
+        rows = self.connection.rows(sql, (rel, msgspec.json.encode(ids).decode()))
+        return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
+
+    def all_links(self) -> list[Link]:
+        """Every link."""
+        rows = self.connection.rows("SELECT src, dst, rel, strength FROM links ORDER BY src, dst, rel")
+        return [Link(src=s, dst=d, rel=r, strength=w) for s, d, r, w in rows]
+
+    def judged(
+        self, ids: Sequence[str], rel: str, keys: Sequence[str]
+    ) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+        """The ends of the links of one relation that end at some memories; and the values of those settings."""
+        rows = self.connection.rows(
+            "SELECT src, dst, NULL FROM links WHERE rel = ? AND dst IN (SELECT value FROM json_each(?)) UNION ALL"
+            " SELECT key, NULL, value FROM settings WHERE key IN (SELECT value FROM json_each(?))",
+            (rel, msgspec.json.encode(ids).decode(), msgspec.json.encode(keys).decode()),
+        )
+        links = [(src, dst) for src, dst, _ in rows if dst is not None]
+        return links, {key: msgspec.json.decode(value) for key, dst, value in rows if dst is None}
+
     # Settings
 
     def setting(self, key: str) -> Any:
         """The value of a setting; None if it is not set."""
-        with self.connection.lock:
-            known = self._look().settings
-            if key not in known:
-                known[key] = self.connection.one("SELECT value FROM settings WHERE key = ?", (key,))
-            value = known[key]
+        value = self.present(key).settings[key]
         return None if value is None else msgspec.json.decode(value)
 
     def settings_of(self, keys: Sequence[str]) -> dict[str, Any]:
@@ -320,54 +479,36 @@ class Reads(Linked):
 
     def position(self) -> tuple[int, int]:
         """`head` and `last_seq` of one moment."""
-        with self.connection.lock:
-            known = self._look()
-            if known.position is None:
-                ((head, last),) = self.connection.rows(
-                    "SELECT coalesce((SELECT max(changed) FROM memories), 0),"
-                    " coalesce((SELECT max(seq) FROM event_log), 0)"
-                )
-                known.position = (head, last)
-            return known.position
+        present = self.present()
+        return present.head, present.last_seq
 
     def head(self) -> int:
         """The number of the newest change of a searchable row."""
-        return self.position()[0]
+        return self.present().head
 
     def last_seq(self) -> int:
         """The position of the newest event; 0 in an empty bank."""
-        return self.position()[1]
+        return self.present().last_seq
 
     def next_boundary(self, now: float) -> float:
         """The moment at which the next memory expires, begins or ceases to hold; infinity if none will."""
         with self.connection.lock:
-            known = self._look()
-            if known.boundary is None or not known.boundary[0] <= now < known.boundary[1]:
-                found = [
-                    self.connection.one(f"SELECT min({column}) FROM memories WHERE {column} > ?", (now,))
-                    for column in ("expires_at", "valid_from", "valid_to")
-                ]
-                upcoming = min((moment for moment in found if moment is not None), default=float("inf"))
-                known.boundary = (now, upcoming)
+            known = self.present()
+            if not known.boundary[0] <= now < known.boundary[1]:
+                upcoming = self.connection.rows(_BOUNDARY, {"now": now})[0]
+                ends = [moment for moment in upcoming if moment is not None]
+                known.boundary = (now, min(ends, default=float("inf")))
             return known.boundary[1]
 
     # Vector spaces
 
-    def spaces(self) -> list[Space]:
-        """The vector spaces, as anybody last left them."""
-        with self.connection.lock:
-            known = self._look()
-            if known.spaces is None:
-                known.spaces = self.vectors.spaces()
-            return known.spaces
-
     def active_space(self) -> Space | None:
         """The space recall uses."""
-        return next((space for space in self.spaces() if space.state == "active"), None)
+        return self.present().active
 
     def building_space(self) -> Space | None:
         """The space that is being filled, if the embedder changed."""
-        return next((space for space in self.spaces() if space.state == "building"), None)
+        return next((space for space in self.present().spaces if space.state == "building"), None)
 
     def vectors_of(self, rows: Sequence[int]) -> dict[int, bytes]:
         """Exact vectors of the active space."""
@@ -392,8 +533,9 @@ class Reads(Linked):
 
     def changed_since(self, seq: int) -> Iterator[IndexRow]:
         """See `IndexSource`."""
-        space = self.active_space()
-        return _index_rows(self.connection, space.number if space else -1, seq, self.head())
+        present = self.present()
+        number = present.active.number if present.active else -1
+        return _index_rows(self.connection, number, seq, present.head)
 
     def erased_since(self, head: int) -> bool:
         """True if something was forgotten after a position, as of now and not of the snapshot that is being read."""
@@ -452,3 +594,112 @@ def _tags_of(encoded: str) -> tuple[str, ...]:
         raise CorruptBankError(
             f"the tags of a memory are damaged ({error}); `skep doctor --mend` writes them anew from the log"
         ) from error
+
+
+def _memories_of(
+    rows: Iterable[Sequence[Any]], fingerprint: str | None, now: Callable[[], float]
+) -> list[tuple[int, Memory]]:
+    """Memories with their rows, from rows of `_SELECT`; one that has reached its end is expired, written down or not.
+
+    Args:
+        rows: The rows.
+        fingerprint: The embedder of the space that was asked about; None where there is none.
+        now: Tells the moment at which the memories are shown.
+    """
+    return [(row[0], _memory_of(row, fingerprint, now)) for row in rows]
+
+
+def _memory_of(columns: Sequence[Any], fingerprint: str | None, now: Callable[[], float]) -> Memory:
+    _row, memory_id, *stored = columns
+    plain = dict(zip(AS_STORED, stored[: len(AS_STORED)], strict=True))
+    (
+        user,
+        project,
+        session,
+        tags,
+        evidence,
+        metadata,
+        status,
+        pinned,
+        stale,
+        replaced,
+        uses,
+        used_at,
+        pending,
+    ) = stored[len(AS_STORED) :]
+    waits = pending is not None or fingerprint is None
+    if status == "active":
+        ended = plain["expires_at"] is not None and plain["expires_at"] <= now()
+        status = "expired" if ended else "pending" if waits else "active"
+    shared = user is None and project is None and session is None
+    try:
+        return Memory(
+            id=memory_id,
+            scope=SHARED if shared else Scope(user=user, project=project, session=session),
+            tags=() if tags == "[]" else decode_list(tags),
+            status=status,
+            pinned=pinned != 0,
+            last_used_at=used_at,
+            evidence=() if evidence == "[]" else decode_list(evidence),
+            uses=uses or 0,
+            superseded_by=replaced if status == "superseded" else None,
+            merged_into=replaced if status == "merged" else None,
+            stale=stale != 0,
+            metadata={} if metadata == "{}" else msgspec.json.decode(metadata),
+            embedder=None if waits else fingerprint,
+            **plain,
+        )
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise damaged(f"memory {memory_id}", error) from error
+
+
+_SCOPED = "(n.scope_user IS NOT NULL OR n.scope_project IS NOT NULL OR n.scope_session IS NOT NULL)"
+_NEIGHBOUR = (
+    "(SELECT n.row FROM memories n INDEXED BY memories_scope WHERE n.scope_user IS m.scope_user AND n.scope_project IS"
+    " m.scope_project AND n.scope_session IS m.scope_session AND "
+    + _SCOPED.replace("n.", "")
+    + " AND (n.created_at, n.row) {compare} (m.created_at, m.row) ORDER BY n.created_at {order}, n.row {order} LIMIT 1"
+    " OFFSET {skip})"
+)
+
+
+def _around(
+    of_rows: Callable[[str, Sequence[int]], list[tuple[Any, ...]]],
+    rows: Sequence[int],
+    window: int,
+    seconds: float,
+) -> dict[int, tuple[list[int], list[int]]]:
+    """See `Reads.around`; `of_rows` runs a statement over the rows that it names as `:rows`."""
+    wanted = ", ".join(
+        _NEIGHBOUR.format(compare=compare, order=order, skip=skip)
+        for compare, order in (("<", "DESC"), (">", "ASC"))
+        for skip in range(window)
+    )
+    scoped = _SCOPED.replace("n.", "m.")
+    found = of_rows(f"SELECT m.row, {wanted} FROM memories m WHERE m.row IN (:rows) AND {scoped}", rows)
+    if not found:
+        return {}
+    every = list({row for line in found for row in line if row is not None})
+    sql = "SELECT row, created_at, agent, kind, forgotten FROM memories WHERE row IN (:rows)"
+    about = {row: rest for row, *rest in of_rows(sql, every)}
+    return {
+        row: (_walk(row, near[:window], about, seconds), _walk(row, near[window:], about, seconds))
+        for row, *near in found
+    }
+
+
+def _walk(
+    start: int, near: Sequence[int | None], about: Mapping[int, Sequence[Any]], seconds: float
+) -> list[int]:
+    """The neighbours that one reaches from a row without a pause that is too long."""
+    last, _, kind, _ = about[start]
+    walked: list[int] = []
+    for row in near:
+        if row is None:
+            break
+        at, _, its_kind, forgotten = about[row]
+        if abs(at - last) > seconds or its_kind != kind or forgotten:
+            break
+        walked.append(row)
+        last = at
+    return walked

@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Generator, Iterable, Sequence
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ from skep.errors import (
     StorageError,
 )
 from skep.storage.memory_rows import metadata_meets
+from skep.storage.write_queue import WriteQueue
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -111,6 +113,15 @@ def file_at(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def pause(waited: float) -> float:
+    """Seconds until one who has waited so long for a lock looks again.
+
+    SQLite's own pauses grow to .1 s, so that whoever comes last looks most often and gets the lock first. Here it is
+    whoever has waited longest; what takes more than a second is a large write, for which all may look less often.
+    """
+    return max(0.0005, 0.008 / (1 + 50 * waited)) if waited < 1 else min(0.005, 0.0005 * waited)
+
+
 class Connection:
     """A connection that threads may share, and that notices a fork and a file that was moved away."""
 
@@ -125,7 +136,10 @@ class Connection:
         self.trace: Trace | None = None
         self._cut_short = cut_short and read_only
         """The file may be shorter than it says and is read as far as it goes; never where it is written."""
-        self._busy_ms = int(busy_seconds * 1000)
+        self._patience = busy_seconds
+        """Seconds that another's lock is waited for."""
+        self._waits_since = 0.0
+        self._queue = None if path == MEMORY or read_only else WriteQueue(f"{self.where}-queue")
         self._depth = 0
         """Transactions and snapshots that are open, one inside the other."""
         self._reading = False
@@ -161,7 +175,7 @@ class Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         with translated(self.path):
             db: Any = self._connect_to_read() if self.read_only else apsw.Connection(self.where, flags=flags)
-            db.set_busy_timeout(self._busy_ms)
+            db.set_busy_handler(self._wait_for_lock)
             # Statements stay prepared whatever is bound to them; otherwise SQLite prepares many anew at every call.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # The schema of a file from elsewhere is not trusted: nothing in it may call functions with side effects.
@@ -204,6 +218,30 @@ class Connection:
         log = f"{self.where}-wal"
         return os.path.exists(log) and os.path.getsize(log) > 0
 
+    def _wait_for_lock(self, looks: int) -> bool:
+        """Wait for a moment; False when this has taken too long. SQLite calls it each time it finds the file locked."""
+        now = monotonic()
+        if not looks:
+            self._waits_since = now
+        if self._queue is not None and self._patience:
+            self._queue.join()
+        waited = now - self._waits_since
+        if waited >= self._patience:
+            return False
+        sleep(min(pause(waited), self._patience - waited))
+        return True
+
+    def _begin(self, begin: str) -> None:
+        """Begin a transaction or a part of one. To write, whoever waits longer goes first."""
+        queue = None if self._depth > 1 else self._queue
+        if queue is not None and self._patience and queue.somebody_waits():
+            sleep(min(pause(0), self._patience))
+        try:
+            self.execute(begin)
+        finally:
+            if queue is not None:
+                queue.leave()
+
     def read_as_it_is(self, stand_ins: StandIns) -> None:
         """Read through views, now and on every later handle of this connection."""
         stand_ins.begin(self.db)
@@ -228,6 +266,8 @@ class Connection:
         with self.lock:
             self._closed = True
             self._db.close(True)
+            if self._queue is not None:
+                self._queue.close()
 
     # Forks and moved files
 
@@ -238,6 +278,8 @@ class Connection:
         parent would then find itself alone on leaving, and delete the log that the child writes to.
         """
         self._came_along = True
+        if self._queue is not None:
+            self._queue.close()
         if self._closed or self._left_behind or self.path == MEMORY:
             return
         if runtime.missed(self.lock) or self._db.in_transaction:
@@ -356,7 +398,7 @@ class Connection:
         self._depth += 1
         begun = False
         try:
-            self.execute(begin)
+            self._begin(begin)
             begun = True
             if self._depth == 1:
                 self._looked = False
@@ -402,11 +444,11 @@ class Connection:
     def impatient(self, seconds: float = 0.0) -> Generator[None]:
         """Inside, wait no longer than this for a lock that another process holds."""
         with self.lock:
-            self.db.set_busy_timeout(min(self._busy_ms, int(seconds * 1000)))
+            patience, self._patience = self._patience, min(self._patience, seconds)
             try:
                 yield
             finally:
-                self.db.set_busy_timeout(self._busy_ms)
+                self._patience = patience
 
     @property
     def in_transaction(self) -> bool:

@@ -29,7 +29,16 @@ from skep.errors import (
     ReadOnlyError,
     StorageError,
 )
-from skep.storage.schema import APPLICATION_ID, AS_IT_IS, STEPS, VERSION
+from skep.storage.schema import (
+    APPLICATION_ID,
+    AS_IT_IS,
+    OF_OLDER_BANKS,
+    OLDEST,
+    STEPS,
+    TABLES,
+    VERSION,
+    StandIns,
+)
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
 
 if TYPE_CHECKING:
@@ -156,7 +165,7 @@ def _check(connection: Connection) -> None:
         application = connection.db.pragma("application_id")
         version = connection.db.pragma("user_version")
         if application == APPLICATION_ID:
-            _refuse_newer(connection.path, version)
+            _refuse_unknown(connection.path, version)
             _refuse_foreign_schema(connection)
             return
         tables = connection.one("SELECT count(*) FROM sqlite_schema")
@@ -170,7 +179,7 @@ def _check(connection: Connection) -> None:
 
 def _refuse_foreign_schema(connection: Connection) -> None:
     """Refuse a bank that holds a view, a trigger or a virtual table that no skep makes: reading it would run that."""
-    own = " ".join(" ".join(STEPS).split())
+    own = " ".join((TABLES + OF_OLDER_BANKS).split())
     sql = (
         "SELECT name, sql FROM sqlite_schema WHERE type IN ('view', 'trigger') OR sql LIKE 'create virtual%'"
     )
@@ -182,7 +191,13 @@ def _refuse_foreign_schema(connection: Connection) -> None:
         )
 
 
-def _refuse_newer(path: str, version: int) -> None:
+def _refuse_unknown(path: str, version: int) -> None:
+    """Refuse a bank of a newer skep, or of one from before the first release."""
+    if 0 < version < OLDEST:
+        raise NotABankError(
+            f"{path} has schema {version}, of a skep before its first release; this one reads {OLDEST} to {VERSION}."
+            " Save the log with `skep export --salvage FILE`, and import that into a new bank"
+        )
     if version > VERSION:
         raise NewerVersionError(
             f"{path} was written by a newer skep (schema {version}, this one knows {VERSION});"
@@ -194,13 +209,11 @@ def _read_as_it_is(connection: Connection) -> None:
     """Have views stand in for what a file of an older version lacks; another process may migrate it meanwhile."""
 
     def views(version: int) -> str:
-        _refuse_newer(connection.path, version)
+        _refuse_unknown(connection.path, version)
         return "".join(view for last, view in AS_IT_IS.items() if version <= last)
 
     with translated(connection.path):
         if connection.db.pragma("user_version") < VERSION:
-            from skep.storage.schema import StandIns
-
             connection.read_as_it_is(StandIns(views))
 
 
@@ -212,10 +225,9 @@ def migrate(connection: Connection, *, copies: bool, busy_seconds: float = 0.0) 
     copy = _kept(connection, busy_seconds) if version and copies else None
     with connection.transaction():
         version = connection.db.pragma("user_version")
-        for number in range(version, VERSION):
-            # Read to the end: a pragma that answers would keep the rest of its step from running.
-            connection.db.execute(STEPS[number]).fetchall()
-        if 2 < version < 8:  # the newest rows were indexed later, many at a time
+        for sql in [TABLES] if not version else [STEPS[step] for step in range(version + 1, VERSION + 1)]:
+            connection.db.execute(sql).fetchall()  # to the end: what answers keeps the rest from running
+        if version == OLDEST:  # whose newest rows were indexed later, many at a time
             from skep.storage.full_text import FullText
 
             FullText(connection).catch_up()

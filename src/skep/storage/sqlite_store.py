@@ -24,12 +24,11 @@ from skep.events import mentioned
 from skep.model import Event
 from skep.storage.event_log import Log, erased_memory, scrubbed_body
 from skep.storage.memory_rows import searched_text
-from skep.storage.pair_readings import PairReadings
 from skep.storage.queries import Reads
 from skep.storage.sqlite_connection import MEMORY, Connection, translated
 from skep.storage.sqlite_file import actor_of, claim_actor, connect, copy_file, migrate, prepare, rename
 from skep.storage.store import Applied, Embed, Plan
-from skep.storage.vectors import Made, Space
+from skep.storage.vectors import Made, PairReadings, Space
 from skep.validation import refuse_oversized
 
 if TYPE_CHECKING:

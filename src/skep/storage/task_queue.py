@@ -189,18 +189,7 @@ class TaskQueue:
 
 
 def _task(row: tuple[Any, ...]) -> Task:
-    task_id, key, kind, body, trace, status, attempts, put_off, made, ended, result, error = row
-    return Task(
-        id=task_id,
-        key=key,
-        kind=kind,
-        body=json.loads(body),
-        trace=trace,
-        status=status,
-        attempts=attempts,
-        put_off=put_off,
-        made=made,
-        ended=ended,
-        result=None if result is None else json.loads(result),
-        error=error,
-    )
+    found: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
+    found["body"] = json.loads(found["body"])
+    found["result"] = None if found["result"] is None else json.loads(found["result"])
+    return Task(**found)

@@ -1,8 +1,8 @@
-"""Vectors in their spaces, one per embedder, and the queue of what still has to be embedded."""
+"""Vectors in their spaces, one per embedder; the queue of what still has to be embedded; what models read in pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -174,10 +174,6 @@ class Vectors:
             [(error, retry_at, space, row) for row in rows],
         )
 
-    def any_waiting(self, space: int) -> bool:
-        """True if any row waits in a space."""
-        return self._c.one("SELECT 1 FROM pending WHERE space = ? LIMIT 1", (space,)) is not None
-
     def waiting(self, space: int) -> int:
         """The number of rows that wait in a space."""
         return self._c.one("SELECT count(*) FROM pending WHERE space = ?", (space,)) or 0
@@ -217,9 +213,30 @@ class Vectors:
 
     def get(self, space: int, rows: Iterable[int]) -> dict[int, bytes]:
         """The stored vectors of rows."""
-        found: dict[int, bytes] = {}
-        for row in rows:
-            vector = self._c.one("SELECT vector FROM halves WHERE key = ?", ((space << SHIFT) | row,))
-            if vector is not None:
-                found[row] = vector
-        return found
+        keys = str([(space << SHIFT) | int(row) for row in rows])
+        sql = "SELECT key, vector FROM halves WHERE key IN (SELECT value FROM json_each(?))"
+        return {key & ((1 << SHIFT) - 1): vector for key, vector in self._c.rows(sql, (keys,))}
+
+
+class PairReadings:
+    """The outputs of the reader of pairs for one bank, by a number that is made of both texts.
+
+    They are derived and hold no text: the table may be emptied at any time, and is filled again when that is wanted.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._c = connection
+
+    def get(self, pairs: Sequence[int]) -> dict[int, bytes]:
+        """The outputs of those pairs that were read."""
+        found = self._c.rows(
+            "SELECT pair, outputs FROM pair_readings WHERE pair IN (SELECT value FROM json_each(?))",
+            (str(list(pairs)),),
+        )
+        return dict(found)
+
+    def put(self, outputs: Mapping[int, bytes]) -> None:
+        """Keep outputs; called inside a transaction."""
+        self._c.execute_many(
+            "INSERT OR REPLACE INTO pair_readings(pair, outputs) VALUES(?, ?)", list(outputs.items())
+        )

@@ -18,7 +18,7 @@ import msgspec
 from skep.errors import InvalidInputError, WrongTypeError
 from skep.private_parts import DEEP, marked, refuse_deep, without_private
 from skep.runtime import lazy
-from skep.validation import clean_choice
+from skep.validation import clean_choice, listed
 
 Spot = tuple[int, int]
 Look = Callable[[re.Match[str]], "Spot | None"]
@@ -548,7 +548,7 @@ def clean_kinds(field: str, value: object, default: Iterable[str] = DEFAULT) -> 
             field=field,
         )
     known = (*GROUPS, *KINDS)
-    asked = [clean_choice(field, name, known) for name in cast("Iterable[object]", names)]
+    asked = [clean_choice(field, name, known) for name in listed(field, names)]
     return tuple(dict.fromkeys(kind for name in asked for kind in GROUPS.get(name, (name,))))
 
 

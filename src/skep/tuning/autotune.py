@@ -1,7 +1,7 @@
 """Search for a better config on the tune split, within a budget of trials and seconds.
 
-The space of choices, the search (optuna, extra `tune`), and the report of the choices that mattered. The holdout is
-never looked at: the gate needs it unseen. After the search every change that does not help is taken back, and each
+From the best of a few configs that often help it walks to better neighbours, then from the next best. The holdout
+is never looked at: the gate needs it unseen. After the search every change that does not help is taken back, and each
 that stays is reported with the loss without it. `tune_workspace` writes the result as a new config file. Called by
 `skep tune autotune`.
 """
@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
-from typing import Any, NamedTuple, Protocol, cast
+from itertools import product
+from typing import Any, NamedTuple
 
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.errors import MissingExtraError
 from skep.retrieval.recall_config import Level
 from skep.tuning.deploy import ready
 from skep.tuning.document_index import read_sources
-from skep.tuning.evaluate import Ask, SteadySearcher, score_queries
+from skep.tuning.evaluate import Ask, Progress, SteadySearcher, score_queries
 from skep.tuning.findings import Finding, RefusedError
 from skep.tuning.metrics import Overall, QueryScore, overall
 from skep.tuning.search_config import (
@@ -45,119 +44,31 @@ COVERAGES = (0.0, 0.5, 1.0, 1.5)
 BARS: tuple[Level, ...] = ("weak", "likely", "strong")
 
 
-class Trial(Protocol):
-    """The part of an Optuna trial that is used here."""
+def starts(base: SearchConfig, values: Mapping[str, Sequence[str]], *, k: int) -> Iterator[SearchConfig]:
+    """Configs that often help: leave one value out, fuse scores, stop early; one at a time and together.
 
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of `choices`."""
-        ...
-
-    def suggest_float(self, name: str, low: float, high: float, *, step: float | None = None) -> float:
-        """A number between `low` and `high`."""
-        ...
-
-    def suggest_int(self, name: str, low: int, high: int) -> int:
-        """A whole number between `low` and `high`, both included."""
-        ...
-
-
-def starts(values: Mapping[str, Sequence[str]], *, k: int) -> Iterator[dict[str, Any]]:
-    """Choices that often help, to be tried first: leave one value out, fuse scores, stop early; one at a time and
-    together."""
-    filters: list[dict[str, Any]] = [{f"filter {field}": False for field in _searched(values)}]
+    Args:
+        base: Supplies the collection and whatever is not searched.
+        values: Per filterable field the values that documents have.
+        k: How many results the evals look at; more are never asked for.
+    """
+    replace, even = msgspec.structs.replace, {"semantic": 0.5, "lexical": 0.5}
+    filters = [dict(base.filters)]
     for field, known in _searched(values).items():
         for left_out in known:
-            kept = {f"{field}: {value}": value != left_out for value in known}
-            filters.append({**filters[0], f"filter {field}": True, **kept})
-    fusions: list[dict[str, Any]] = [
-        {"method": "hybrid", "fusion": fusion, "semantic share": 0.5} for fusion in ("weighted", "rrf")
-    ]
-    stops: list[dict[str, Any]] = [
-        {"dynamic_k": False, "bar": "strong", "top_k": k},
-        {"dynamic_k": True, "gap factor": 2.0, "min_results": 1, "bar": "weak", "top_k": k},
-        {"dynamic_k": False, "bar": "weak", "top_k": min(2, k)},
-    ]
-    for fusion, stop, narrowed in product(fusions, stops, filters):
-        yield {**fusion, **narrowed, **stop, "coverage": 0.0}
+            filters.append({**base.filters, field: tuple(value for value in known if value != left_out)})
+    cut = DynamicK(enabled=True, gap_threshold_factor=2.0, max_results=k)
+    stops: list[dict[str, Any]] = [{"abstention": _bar("strong")}, {"dynamic_k": cut}, {"top_k": min(2, k)}]
+    for fusion, stop, narrowed in product(("weighted", "rrf"), stops, filters):
+        found = replace(base.retrieval, method="hybrid", fusion=fusion, weights=even, coverage=0.0)
+        found = replace(found, top_k=stop.get("top_k", k))
+        others = {key: value for key, value in stop.items() if key != "top_k"}
+        yield replace(base, retrieval=found, filters=narrowed, **{"dynamic_k": DynamicK(), **others})
 
 
 def _searched(values: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """The fields that are tried as filters."""
     return {field: known for field, known in values.items() if 1 < len(known) <= MAX_FIELD_VALUES}
-
-
-def draw(trial: Trial, base: SearchConfig, values: Mapping[str, Sequence[str]], *, k: int) -> SearchConfig:
-    """A config that differs from `base` in whatever the trial says.
-
-    Args:
-        trial: Draws the choices.
-        base: Supplies the collection and whatever is not searched.
-        values: Per filterable field the values that documents have.
-        k: How many results the evals look at; more are never asked for.
-    """
-    found = _retrieval(trial, base.retrieval, k)
-    detection = base.distraction_detection
-    if found.method != "hybrid":
-        detection = msgspec.structs.replace(detection, enabled=False)
-    return msgspec.structs.replace(
-        base,
-        retrieval=found,
-        filters=_filters(trial, base, values),
-        dynamic_k=_dynamic_k(trial, base.dynamic_k, found.top_k),
-        abstention=_abstention(trial),
-        distraction_detection=detection,
-    )
-
-
-def _retrieval(trial: Trial, base: Retrieval, k: int) -> Retrieval:
-    method = trial.suggest_categorical("method", ["hybrid", "keyword", "vector"])
-    fusion, weights = base.fusion, base.weights
-    if method == "hybrid":
-        fusion = trial.suggest_categorical("fusion", ["rrf", "weighted"])
-        share = trial.suggest_float("semantic share", 0.1, 0.9, step=0.1)
-        weights = {"semantic": round(share, 2), "lexical": round(1 - share, 2)}
-    elif fusion != "rrf":
-        fusion = "weighted"
-    return msgspec.structs.replace(
-        base,
-        method=method,
-        fusion=fusion,
-        weights=weights,
-        top_k=trial.suggest_int("top_k", 1, k),
-        coverage=trial.suggest_categorical("coverage", COVERAGES),
-    )
-
-
-def _filters(
-    trial: Trial, base: SearchConfig, values: Mapping[str, Sequence[str]]
-) -> dict[str, tuple[Any, ...]]:
-    filters: dict[str, tuple[Any, ...]] = {}
-    searched = _searched(values)
-    filters |= {field: kept for field, kept in base.filters.items() if field not in searched}
-    for field, known in searched.items():
-        if not trial.suggest_categorical(f"filter {field}", [False, True]):
-            continue
-        kept = tuple(
-            value for value in known if trial.suggest_categorical(f"{field}: {value}", [True, False])
-        )
-        if kept and len(kept) < len(known):
-            filters[field] = kept
-    return filters
-
-
-def _dynamic_k(trial: Trial, base: DynamicK, top_k: int) -> DynamicK:
-    if not trial.suggest_categorical("dynamic_k", [False, True]):
-        return msgspec.structs.replace(base, enabled=False)
-    return DynamicK(
-        enabled=True,
-        gap_threshold_factor=trial.suggest_float("gap factor", 1.25, 5.0, step=0.25),
-        min_results=min(top_k, trial.suggest_int("min_results", 1, 3)),
-        max_results=top_k,
-    )
-
-
-def _abstention(trial: Trial) -> Abstention:
-    return _bar(trial.suggest_categorical("bar", BARS))
 
 
 def neighbours(
@@ -221,10 +132,8 @@ def _bar(bar: Level) -> Abstention:
     return Abstention(enabled=True, bar=bar) if bar != "weak" else Abstention()
 
 
-TRIALS = 300
+TRIALS = 600
 SECONDS = 40.0
-EXPLORING = 0.6
-"""The share of the budget spent on finding the right region; the rest goes into walking uphill from there."""
 IDLE = 0.2
 """What a result that neither answers nor misleads costs, as a share of a query."""
 Clock = Callable[[], float]
@@ -261,16 +170,6 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
         if self.without.unanswerable:
             lost += f", {self.without.abstained_right} of {self.without.unanswerable} rightly unanswered"
         return f"{'; '.join(self.changes)} (without it: {lost})"
-
-
-class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the search, given to the progress view after every trial."""
-
-    trial: int
-    trials: int
-    seconds: float
-    value: float
-    best: Overall
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
@@ -326,11 +225,10 @@ def autotune(
     eval_set: EvalSet,
     values: Mapping[str, Sequence[str]],
     *,
-    seed: int,
     trials: int = TRIALS,
     seconds: float = SECONDS,
     clock: Clock = time.monotonic,
-    live: Callable[[Live], None] | None = None,
+    progress: Progress | None = None,
 ) -> Tuned:
     """Search for a config that answers the tune split best.
 
@@ -339,11 +237,10 @@ def autotune(
         base: Where to start; it is the first trial, so the result is never worse than it.
         eval_set: Only its tune split is used.
         values: Per filterable field the values that documents have.
-        seed: Makes the search repeatable as long as the budget is in trials.
         trials: At most so many configs are tried.
         seconds: No new trial is begun after so long.
         clock: For the budget.
-        live: Called after every trial.
+        progress: Called after every trial.
     """
     queries = _queries(eval_set, trials, seconds)
     started = clock()
@@ -359,36 +256,24 @@ def autotune(
     first = best = measure(base)
     number = 0
 
-    def may_try(share: float) -> bool:
-        return number < trials * share and clock() - started < seconds * share
+    def spent() -> bool:
+        return number >= trials or clock() - started >= seconds
 
     def attempt(config: SearchConfig) -> Tried:
         nonlocal best, number
-        number += 1
-        found = measure(config)
-        best = max(best, found, key=lambda tried: tried.value)
-        if live is not None:
-            live(
-                Live(
-                    trial=number,
-                    trials=trials,
-                    seconds=clock() - started,
-                    value=found.value,
-                    best=best.overall,
-                )
-            )
-        return found
+        if config_hash(config) not in seen:
+            number += 1
+            best = max(best, measure(config), key=lambda tried: tried.value)
+            if progress is not None:
+                progress(number, trials)
+        return measure(config)
 
-    study = _study(seed)
-    for choice in islice(starts(values, k=eval_set.k), trials // 2):
-        study.enqueue_trial(choice)
-    while may_try(EXPLORING):
-        trial = study.ask()
-        config = draw(trial, base, values, k=eval_set.k)
-        study.tell(trial, -float(eval_set.k) if refused_by_pipeline(config) else attempt(config).value)
-    _climb(
-        lambda: best, lambda config: neighbours(config, base, values, k=eval_set.k), attempt, seen, may_try
-    )
+    begun = [first]
+    for config in starts(base, values, k=eval_set.k):
+        if not spent() and not refused_by_pipeline(config):
+            begun.append(attempt(config))
+    for stands in sorted(begun, key=lambda tried: -tried.value):
+        _climb(stands, lambda config: neighbours(config, base, values, k=eval_set.k), attempt, spent)
     chosen = simplest(cautious(seen.values(), best).config, base, measure)
     return Tuned(
         config=chosen,
@@ -402,21 +287,21 @@ def autotune(
 
 
 def _climb(
-    best: Callable[[], Tried],
+    stands: Tried,
     around: Callable[[SearchConfig], Iterator[SearchConfig]],
     attempt: Callable[[SearchConfig], Tried],
-    seen: Mapping[str, Tried],
-    may_try: Callable[[float], bool],
+    spent: Callable[[], bool],
 ) -> None:
-    """Walk from the best config to better neighbours until there is none, or the budget is spent."""
-    stands = None
-    while stands is not best():
-        stands = best()
+    """Walk to the best neighbour until none is better, or the budget is spent."""
+    while not spent():
+        tried = [stands]
         for config in around(stands.config):
-            if not may_try(1.0):
-                return
-            if config_hash(config) not in seen and not refused_by_pipeline(config):
-                attempt(config)
+            if not spent() and not refused_by_pipeline(config):
+                tried.append(attempt(config))
+        best = max(tried, key=lambda one: one.value)
+        if best is stands:
+            return
+        stands = best
 
 
 def cautious(tried: Iterable[Tried], best: Tried) -> Tried:
@@ -439,16 +324,6 @@ def _queries(eval_set: EvalSet, trials: int, seconds: float) -> tuple[EvalQuery,
         what, fix = "no query has the split 'tune'", 'give about half of the queries "split": "tune"'
         raise RefusedError([Finding(code="no-tune", file=file, what=what, fix=fix)])
     return queries
-
-
-def _study(seed: int) -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise MissingExtraError("autotune", "tune") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=40)
-    return cast("Any", optuna.create_study(direction="maximize", sampler=sampler))
 
 
 def simplest(
@@ -497,11 +372,10 @@ def tune_workspace(
     eval_set: EvalSet,
     *,
     name: str | None = None,
-    seed: int,
     trials: int = TRIALS,
     seconds: float = SECONDS,
     clock: Clock = time.monotonic,
-    live: Callable[[Live], None] | None = None,
+    progress: Progress | None = None,
 ) -> Tuned:
     """Search from `base` and write the best config to configs/, with a note of what it changed and why."""
     chosen = free_name(workspace, name)
@@ -516,11 +390,10 @@ def tune_workspace(
         base,
         eval_set,
         values,
-        seed=seed,
         trials=trials,
         seconds=seconds,
         clock=clock,
-        live=live,
+        progress=progress,
     )
     config = msgspec.structs.replace(found.config, name=chosen, note=found.note())
     write_json(

@@ -533,3 +533,56 @@ def measured(
     result = evaluate(bank, config, eval_set, split=split, rng=rng, progress=progress)
     save(bank, result)
     return result
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What to try next, and why."""
+
+    why: str
+    change: dict[str, Any]
+    """Keys for a new config that extends the one measured; empty when it is time to deploy it."""
+
+    def line(self) -> str:
+        """In one readable line."""
+        return self.why + (f": {msgspec.json.encode(self.change).decode()}" if self.change else "")
+
+
+def advice(workspace: Workspace, eval_set: EvalSet, result: Evaluation) -> tuple[Advice, ...]:
+    """The next steps after a measurement, the one that usually helps most first: filter, cut, deploy."""
+    config = workspace.config(result.config)
+    found = list(_filters(workspace, eval_set, config, result))
+    if not config.dynamic_k.enabled and result.overall.precision < ANSWERS:
+        why = f"of what is returned {result.overall.precision:.0%} answers; stop at the cliff"
+        found.append(Advice(why=why, change={"dynamic_k": {"enabled": True}}))
+    return tuple(found) or (Advice(why=f"deploy it: skep tune deploy {config.name} --reason …", change={}),)
+
+
+ANSWERS = 0.5
+"""The share of relevant documents in an answer below which it should be shorter."""
+
+
+def _filters(
+    workspace: Workspace, eval_set: EvalSet, config: SearchConfig, result: Evaluation
+) -> Iterator[Advice]:
+    """Per filterable field the values that distractors have and no relevant document has."""
+    collection = workspace.collection_of(config)
+    if collection is None:
+        return
+    read = read_sources(workspace, collection)
+    fields = {source.document.path: source.fields for source in read.sources}
+    asked = {query.id: query for query in eval_set.queries}
+    answers = {document for score in result.scores for document in asked[score.query].relevant}
+    misled = [document for score in result.scores for document in score.distractors]
+    for field, known in read.values().items():
+        stated = all(fields.get(document, {}).get(field) for document in answers)
+        if field in config.filters or len(known) < 2 or not stated:  # a filter leaves out what states nothing
+            continue
+        useful = {value for document in answers for value in fields.get(document, {}).get(field, ())}
+        bad = [d for d in misled if (has := fields.get(d, {}).get(field)) and not useful.intersection(has)]
+        if bad:
+            kept = sorted(
+                {value for each in fields.values() for value in each.get(field, ())} & useful, key=str
+            )
+            left = ", ".join(sorted({str(value) for d in bad for value in fields[d][field]}))
+            why = f"{len(bad)} of {len(misled)} distractors have a {field} that answers nothing here ({left})"
+            yield Advice(why=why, change={"filters": {field: kept}})

@@ -2,7 +2,7 @@
 
 A chunk is a memory of kind `document`: its source is the chunk id, its tags are the collection and the values of
 filterable fields, its metadata keeps the path, the headings and a hash of the content. Indexing writes only what
-changed, and takes out of recall what was removed from the folder. `harvest` turns recorded recalls and outcomes into an
+changed, and takes out of recall what was removed from the folder. `harvest` turns recorded outcomes into an
 eval set: what a task that went well used is relevant to its query, what a failed task used is a distractor. Called by
 `deploy` and `skep tune`; reads the workspace and the bank, sends nothing anywhere.
 """
@@ -13,7 +13,7 @@ import hashlib
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
@@ -413,17 +413,7 @@ def _version(hashes: Mapping[str, str]) -> str:
     return hashlib.sha256(msgspec.json.encode(sorted(hashes.items()))).hexdigest()[:16]
 
 
-NOTE = "Harvested from recalls and outcomes of the bank. Review it before use: votes are few at first."
-WINDOW = 3600.0
-"""An outcome speaks of a recall at most this many seconds before it."""
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """A recall: what was asked and what was handed over."""
-
-    query: str
-    shown: tuple[str, ...]
-    at: float
+NOTE = "Harvested from the outcomes that the bank recorded. Review it before use: votes are few at first."
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -440,7 +430,6 @@ class Harvest(msgspec.Struct, frozen=True, kw_only=True):
 
     eval_set: EvalSet
     outcomes: int
-    recalls: int
     skipped: int
     """Queries whose votes cancelled out, or whose memories are gone."""
 
@@ -451,20 +440,16 @@ class Harvest(msgspec.Struct, frozen=True, kw_only=True):
         return queries[::step][:count]
 
 
-def harvest(
-    bank: Bank, *, name: str = "harvest", recalls: Iterable[Shown] = (), since: float | None = None
-) -> Harvest:
+def harvest(bank: Bank, *, name: str = "harvest", since: float | None = None) -> Harvest:
     """An eval set from what the bank has recorded.
 
     Args:
         bank: Its outcomes are read; each names the task, what was shown and what was used.
         name: The name of the eval set.
-        recalls: Recalls that were recorded elsewhere; an outcome that follows one belongs to its query.
         since: Leave out what happened before.
     """
     results = [result for result in _results(bank) if since is None or result.at >= since]
-    asked = [shown for shown in recalls if since is None or shown.at >= since]
-    votes = tally(asked, results)
+    votes = tally(results)
     labels = {query: _by_document(bank, counted) for query, counted in votes.items()}
     queries = tuple(_queries(labels))
     if not queries:
@@ -477,37 +462,17 @@ def harvest(
         collection=_collection(bank, votes),
         queries=queries,
     )
-    return Harvest(
-        eval_set=eval_set, outcomes=len(results), recalls=len(asked), skipped=len(votes) - len(queries)
-    )
+    return Harvest(eval_set=eval_set, outcomes=len(results), skipped=len(votes) - len(queries))
 
 
-def tally(recalls: Sequence[Shown], results: Sequence[Result]) -> dict[str, Counter[str]]:
-    """Votes per query and memory: +1 for each task it helped, −1 for each it hurt.
-
-    A result belongs to the newest recall before it that showed one of the memories it used; without such a
-    recall, its task is the query.
-    """
+def tally(results: Sequence[Result]) -> dict[str, Counter[str]]:
+    """Votes per task and memory: +1 for each time it helped, −1 for each it hurt."""
     votes: dict[str, Counter[str]] = defaultdict(Counter)
-    by_time = sorted(recalls, key=lambda shown: shown.at)
     for result in results:
-        query = _query_of(result, by_time) or _tidy(result.task)
-        if not query:
-            continue
         for memory in dict.fromkeys(result.used):
-            votes[query][memory] += 1 if result.success else -1
+            if query := _tidy(result.task):
+                votes[query][memory] += 1 if result.success else -1
     return dict(votes)
-
-
-def _query_of(result: Result, by_time: Sequence[Shown]) -> str:
-    for shown in reversed(by_time):
-        if shown.at > result.at:
-            continue
-        if result.at - shown.at > WINDOW:
-            break
-        if set(shown.shown) & set(result.used):
-            return _tidy(shown.query)
-    return ""
 
 
 def _queries(labels: Mapping[str, Mapping[str, int]]) -> Iterator[EvalQuery]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -25,7 +24,15 @@ from skep.retrieval.recall_config import from_dict
 from skep.retrieval.sources import BankSources
 from skep.tuning.document_index import data_version, document_of
 from skep.tuning.findings import Finding, RefusedError
-from skep.tuning.metrics import Interval, Overall, QueryScore, bootstrap_interval, overall, score_query
+from skep.tuning.metrics import (
+    Handed,
+    Interval,
+    Overall,
+    QueryScore,
+    bootstrap_interval,
+    overall,
+    score_query,
+)
 from skep.tuning.search_config import OUTSIDE_RECALL_CONFIG, SearchConfig, config_hash, recall_settings
 from skep.tuning.workspace import EvalQuery, EvalSet, Split
 
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 KEY = "tuning/evaluation/"
 MEASURED = ("nudcg", "ndcg", "precision", "recall", "mrr")
 Timer = Callable[[], float]
-Ask = Callable[[str, SearchConfig], Sequence[str]]
+Ask = Callable[[str, SearchConfig], Sequence[Handed]]
 """Answers a query under a config with the document of each chunk, best first."""
 Progress = Callable[[int, int], None]
 
@@ -98,9 +105,14 @@ class Searcher:
             self._ready = (config, prepared(config))
         return self._recaller.answer(query, self._ready[1], self._now(), explain=explain, count_uses=False)
 
-    def ask(self, query: str, config: SearchConfig) -> list[str]:
+    def ask(self, query: str, config: SearchConfig) -> list[Handed]:
         """The document of each chunk in the answer, best first."""
-        return [document_of(hit.memory) for hit in self.search(query, config).hits]
+        return handed(self.search(query, config))
+
+
+def handed(answer: Recalled) -> list[Handed]:
+    """The document of each hit, and whether it was flagged."""
+    return [Handed(document_of(hit.memory), "disagreement" in hit.flags) for hit in answer.hits]
 
 
 def prepared(config: SearchConfig) -> Question:
@@ -128,9 +140,9 @@ def score_queries(
     scores: list[QueryScore] = []
     for at, query in enumerate(queries, start=1):
         start = timer()
-        documents = ask(query.query, config)
+        answer = ask(query.query, config)
         spent = (timer() - start) * 1000
-        scores.append(score_query(query.id, documents, query.labels(), k=k, milliseconds=spent))
+        scores.append(score_query(query.id, answer, query.labels(), k=k, milliseconds=spent))
         if progress is not None:
             progress(at, len(queries))
     return tuple(scores)
@@ -224,9 +236,7 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     results: tuple[Found, ...]
     curve: tuple[float, ...]
-    """Scores as they would be without dynamic-k; the answer is the first `len(results)` of them."""
-    cut: str
-    """Where dynamic-k stopped and why; empty when it did not."""
+    """What dynamic-k looks at, of all that it may keep; the answer is the first `len(results)` of them."""
     reason: str
     stages: tuple[str, ...]
 
@@ -234,44 +244,20 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
 def look(searcher: Searcher, query: str, config: SearchConfig) -> Looked:
     """Answer a query and explain the answer."""
     answer = searcher.search(query, config, explain=True)
-    curve = [hit.score for hit in answer.hits]
-    cut = ""
+    whole = answer
     if config.dynamic_k.enabled:
-        fixed = msgspec.structs.replace(config.dynamic_k, enabled=False)
-        limit = min(config.retrieval.top_k, config.dynamic_k.max_results)
-        found_by = msgspec.structs.replace(config.retrieval, top_k=limit)
-        whole = msgspec.structs.replace(config, dynamic_k=fixed, retrieval=found_by)
-        curve = [hit.score for hit in searcher.search(query, whole).hits]
-        cut = explain_cut(curve, len(answer.hits))
+        least = msgspec.structs.replace(config.dynamic_k, min_results=config.retrieval.top_k)
+        whole = searcher.search(query, msgspec.structs.replace(config, dynamic_k=least))
     return Looked(
         query=query,
         config=config.name,
         results=tuple(_found(answer)),
-        curve=tuple(curve),
-        cut=cut,
+        curve=tuple(hit.signals.get("strength", hit.score) for hit in whole.hits),
         reason=answer.reason,
         stages=tuple(
             f"{stage.name}: {stage.kept} kept, {stage.cut} cut" + (f" ({stage.note})" if stage.note else "")
             for stage in answer.trace
         ),
-    )
-
-
-def explain_cut(scores: Sequence[float], kept: int) -> str:
-    """Why dynamic-k stopped after `kept` results; empty when it did not.
-
-    >>> explain_cut([0.0328, 0.0318, 0.0307, 0.0295, 0.0281, 0.0266, 0.0198], 6)
-    'stopped after 6: the next gap (0.0068) is 5.5 times the mean of those before it (0.0012)'
-    """
-    if not 0 < kept < len(scores):
-        return ""
-    gaps = [before - after for before, after in pairwise(scores)]
-    gap = gaps[kept - 1]
-    others, where = (gaps[: kept - 1], "before") if kept > 1 else (gaps[1:], "after")
-    mean = sum(others) / len(others) if others else 0.0
-    times = f"{gap / mean:.1f} times" if mean > 0 else "far above"
-    return (
-        f"stopped after {kept}: the next gap ({gap:.4f}) is {times} the mean of those {where} it ({mean:.4f})"
     )
 
 
@@ -303,7 +289,7 @@ class SteadySources(BankSources):
     def __init__(self, bank: Bank) -> None:
         super().__init__(bank.engine)
         self._kept: dict[tuple[Any, ...], Any] = {}
-        self._memories: dict[int, Memory] = {}
+        self._read: dict[int, Memory] = {}
 
     def embed(self, text: str) -> Singles | None:
         """The vector of a query in the active space."""
@@ -341,11 +327,11 @@ class SteadySources(BankSources):
         import numpy as np
 
         wanted = rows.tolist()
-        missing = [row for row in wanted if row not in self._memories]
+        missing = [row for row in wanted if row not in self._read]
         if missing:
             found = super().memories(np.array(missing, dtype=np.int64))
-            self._memories.update(zip(missing, found, strict=True))
-        return [self._memories[row] for row in wanted]
+            self._read.update(zip(missing, found, strict=True))
+        return [self._read[row] for row in wanted]
 
 
 class SteadySearcher:
@@ -357,10 +343,9 @@ class SteadySearcher:
         self._sources = SteadySources(bank)
         self._ready: tuple[SearchConfig, Question] | None = None
 
-    def ask(self, query: str, config: SearchConfig) -> list[str]:
+    def ask(self, query: str, config: SearchConfig) -> list[Handed]:
         """The document of each chunk in the answer, best first."""
         if self._ready is None or self._ready[0] != config:
             self._ready = (config, prepared(config))
         asked, now = self._ready[1], self._now
-        found = run(query, asked.config, self._sources, now, where=asked.at(now), limit=asked.limit)
-        return [document_of(hit.memory) for hit in found.hits]
+        return handed(run(query, asked.config, self._sources, now, where=asked.at(now), limit=asked.limit))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from skep.errors import ConfigError, InvalidInputError
+from skep.errors import InvalidInputError
+from skep.text.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from skep.bank.memory_bank import MemoryBank
@@ -68,7 +69,7 @@ def read_suite(path: Path) -> Suite:
 
     Raises:
         InvalidInputError: It cannot be read as such; the message says where.
-        ConfigError: It is YAML, and there is nothing here that reads it.
+        MissingExtraError: It is YAML, and there is nothing here that reads it.
     """
     try:
         text = path.read_text("utf-8")
@@ -87,15 +88,9 @@ def read_suite(path: Path) -> Suite:
 
 def _yaml(text: str, path: Path) -> Any:
     try:
-        import yaml
-    except ImportError as error:
-        raise ConfigError(
-            f"{path} is YAML; pip install 'skep[yaml]' reads it, or write the same as JSON"
-        ) from error
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidInputError(f"{path} is no valid YAML: {error}") from error
+        return read_yaml(text, f"Reading {path} as YAML")
+    except ValueError as error:
+        raise InvalidInputError(f"{path} is no valid YAML: {error}") from None
 
 
 def ask_all(bank: MemoryBank, suite: Suite) -> list[Tested]:

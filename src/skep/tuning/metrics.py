@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -36,13 +36,25 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True):
         return -1.0 if document in self.distractors else 0.0
 
 
-def first_per_document(documents: Iterable[str]) -> list[str]:
-    """The documents in order of their best-ranked chunk.
+class Handed(NamedTuple):
+    """The document of one chunk in an answer."""
 
-    >>> first_per_document(["a", "b", "a", "c", "b"])
-    ['a', 'b', 'c']
+    document: str
+    flagged: bool = False
+    """The chunk shares words with the query and lies far behind in meaning."""
+
+
+def first_per_document(answer: Iterable[Handed | str]) -> dict[str, bool]:
+    """The documents in order of their best-ranked chunk, and whether that one was flagged.
+
+    >>> first_per_document(["a", Handed("b", True), "a", "c", "b"])
+    {'a': False, 'b': True, 'c': False}
     """
-    return list(dict.fromkeys(documents))
+    found: dict[str, bool] = {}
+    for each in answer:
+        document, flagged = (each, False) if isinstance(each, str) else each
+        found.setdefault(document, flagged)
+    return found
 
 
 def discount(rank: int) -> float:
@@ -114,6 +126,10 @@ class QueryScore(msgspec.Struct, frozen=True, kw_only=True):
     returned: int
     """Documents in the answer, after removing later chunks, at most k."""
     distractors: tuple[str, ...] = ()
+    flagged: int = 0
+    """Documents whose chunk was flagged."""
+    flagged_distractors: int = 0
+    flagged_relevant: int = 0
     nudcg: float | None = None
     ndcg: float | None = None
     precision: float | None = None
@@ -145,6 +161,21 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
     """Queries with an answer that got none."""
     latency_ms: float = 0.0
     """The 95th percentile over the queries."""
+    flagged: int = 0
+    """Documents that were flagged as likely distractors."""
+    flagged_distractors: int = 0
+    flagged_relevant: int = 0
+
+    @property
+    def flag_precision(self) -> float:
+        """The share of distractors among the labelled documents that were flagged."""
+        labelled = self.flagged_distractors + self.flagged_relevant
+        return self.flagged_distractors / labelled if labelled else 0.0
+
+    @property
+    def flag_recall(self) -> float:
+        """The share of the distractors handed over that were flagged."""
+        return self.flagged_distractors / self.distractors if self.distractors else 0.0
 
     @property
     def unanswerable(self) -> int:
@@ -153,16 +184,26 @@ class Overall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def score_query(
-    query: str, documents: Iterable[str], labels: Labels, *, k: int = DEFAULT_K, milliseconds: float = 0.0
+    query: str,
+    answer: Iterable[Handed | str],
+    labels: Labels,
+    *,
+    k: int = DEFAULT_K,
+    milliseconds: float = 0.0,
 ) -> QueryScore:
     """Measure one answer, given as the document of each returned chunk in rank order."""
-    ranked = first_per_document(documents)[:k]
+    found = dict(list(first_per_document(answer).items())[:k])
+    ranked = list(found)
+    flagged = [document for document, odd in found.items() if odd]
     answerable = ideal(labels, k=k) > 0
     return QueryScore(
         query=query,
         answerable=answerable,
         returned=len(ranked),
         distractors=tuple(document for document in ranked if labels.utility(document) == -1.0),
+        flagged=len(flagged),
+        flagged_distractors=sum(labels.utility(document) == -1.0 for document in flagged),
+        flagged_relevant=sum(document in labels.relevant for document in flagged),
         nudcg=nudcg(ranked, labels, k=k),
         ndcg=ndcg(ranked, labels, k=k),
         precision=precision(ranked, labels, k=k) if answerable else None,
@@ -192,6 +233,9 @@ def overall(scores: Sequence[QueryScore]) -> Overall:
         abstained_right=sum(score.abstained for score in scores if not score.answerable),
         abstained_wrong=sum(score.abstained for score in answerable),
         latency_ms=percentile([score.milliseconds for score in scores], 0.95),
+        flagged=sum(score.flagged for score in scores),
+        flagged_distractors=sum(score.flagged_distractors for score in scores),
+        flagged_relevant=sum(score.flagged_relevant for score in scores),
     )
 
 
@@ -219,11 +263,6 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     level: float = LEVEL
-
-    @property
-    def half_width(self) -> float:
-        """Half the distance between its ends."""
-        return (self.high - self.low) / 2
 
 
 def bootstrap_interval(

@@ -103,19 +103,21 @@ class DynamicK(_Section, frozen=True, kw_only=True):
         bool, Meta(description="Stop where quality falls off a cliff, instead of always at top_k.")
     ] = False
     gap_threshold_factor: Annotated[
-        float, Meta(ge=1, le=1000, description="How many times the usual gap is a cliff.")
-    ] = 3.0
+        float, Meta(ge=1, le=1000, description="How many times the mean of the other gaps is a cliff.")
+    ] = 2.0
     min_results: Annotated[Count, Meta(description="Never stop before this many.")] = 1
     max_results: Annotated[Count, Meta(description="Never return more than this many.")] = 10
 
 
 class Detection(_Section, frozen=True, kw_only=True):
-    """Flagging what words and meaning place far apart."""
+    """Flagging what shares words with the query and means something else."""
 
     enabled: Annotated[
-        bool, Meta(description="Flag results that words and meaning place far apart; needs hybrid.")
+        bool, Meta(description="Flag results that share words and lie far behind in meaning; needs hybrid.")
     ] = False
-    disagreement_threshold: Annotated[Share, Meta(description="How far apart the two ranks may lie.")] = 0.7
+    disagreement_threshold: Annotated[
+        Share, Meta(description="How far behind the nearest in meaning, as a share, before the flag.")
+    ] = 0.4
 
 
 class Abstention(_Section, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from skep.tuning.autotune import Live, Tuned
+from skep.tuning.autotune import Tuned
 from skep.tuning.deploy import SAME, Comparison, Judgement, Version
 from skep.tuning.document_index import Harvest, IndexReport
 from skep.tuning.evaluate import MEASURED, Evaluation, Looked
@@ -126,7 +126,7 @@ def looked(answer: Looked, *, curve: bool = False) -> str:
     parts = [table(("#", "score", "words", "meaning", "chunk", "flags"), rows) if rows else "no results"]
     if curve and answer.curve:
         parts.append(score_curve(answer.curve, len(answer.results)))
-    parts += [line for line in (answer.cut, answer.reason) if line]
+    parts.append(answer.reason)
     parts.append("\n".join(answer.stages))
     return "\n\n".join(part for part in parts if part)
 
@@ -142,6 +142,12 @@ def totals(overall: Overall) -> str:
         )
     if overall.abstained_wrong:
         line += f"; {overall.abstained_wrong} of {overall.answerable} with an answer left unanswered"
+    if overall.flagged:
+        flagged, wrong = overall.flagged_distractors, overall.flagged_relevant
+        line += (
+            f"; flagged: {flagged} of {overall.distractors} distractors (recall {overall.flag_recall:.2f}) and "
+            f"{wrong} relevant (precision {overall.flag_precision:.2f})"
+        )
     return line
 
 
@@ -268,14 +274,6 @@ def history(versions: Sequence[Version], active: int | None) -> str:
     return text + (f"\n\nnUDCG {sparkline(course)}" if len(course) > 1 else "")
 
 
-def live(state: Live, course: Sequence[float]) -> str:
-    """The state of a search on one line."""
-    return (
-        f"{state.trial}/{state.trials} trials, {state.seconds:.0f} s  best: nUDCG {state.best.nudcg:.3f}, "
-        f"{state.best.distractors} distractors  {sparkline(course[-30:])}"
-    )
-
-
 def tuned(result: Tuned) -> str:
     """The result of autotune."""
     lines = [
@@ -288,10 +286,7 @@ def tuned(result: Tuned) -> str:
 
 def harvest(result: Harvest, count: int) -> str:
     """A sample of what was learnt from traffic."""
-    head = (
-        f"{len(result.eval_set.queries)} queries from {result.outcomes} outcomes and {result.recalls} recalls; "
-        f"{result.skipped} skipped"
-    )
+    head = f"{len(result.eval_set.queries)} queries from {result.outcomes} outcomes; {result.skipped} skipped"
     lines = [
         "\n".join(
             (

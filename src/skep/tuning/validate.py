@@ -21,7 +21,7 @@ from skep.tuning.search_config import (
     field_tag,
     recall_settings,
 )
-from skep.tuning.workspace import EvalSet, Workspace, is_document_path
+from skep.tuning.workspace import Collection, EvalSet, Workspace, is_document_path
 
 MEMORY = "memory:"
 """Starts a label that names a memory of the bank and not a document."""
@@ -58,7 +58,7 @@ def _config_findings(config: SearchConfig, read: Mapping[str, Sources], file: st
 
     found_by, cut = config.retrieval, config.dynamic_k
     if config.distraction_detection.enabled and found_by.method != "hybrid":
-        what = f"detection compares the ranks by words and by meaning; {found_by.method!r} has only one"
+        what = f"detection compares words and meaning; {found_by.method!r} looks at one of them"
         yield found(
             "detection-needs-hybrid",
             "distraction_detection.enabled",
@@ -113,10 +113,18 @@ def _filter_findings(config: SearchConfig, sources: Sources, file: str) -> Itera
             for at, value in enumerate(wanted):
                 text = field_tag(field, value).partition(":")[2]
                 if text not in values[field]:
-                    what, fix = f"no document has the {field} {text!r}", did_you_mean(text, values[field])
+                    what = f"no document has the {field} {text!r}"
+                    fix = did_you_mean(text, values[field]) if values[field] else _unstated(field, collection)
                     yield Finding(
                         code="filter-value-unknown", file=file, path=f"{path}[{at}]", what=what, fix=fix
                     )
+
+
+def _unstated(field: str, collection: Collection) -> str:
+    return (
+        f"no document states it: begin the documents with front matter ({field}: …), or set fields.{field}.from_folder "
+        f"to true in collections/{collection.name}.json where the folders are named so"
+    )
 
 
 def refused_by_pipeline(config: SearchConfig) -> str:

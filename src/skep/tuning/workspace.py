@@ -510,7 +510,10 @@ STARTERS: dict[str, dict[str, Any]] = {
         "$schema": "./collection.schema.json",
         "name": "knowledge-base",
         "description": "What these documents are about.",
-        "fields": {"title": {"type": "text"}, "category": {"type": "keyword", "filterable": True}},
+        "fields": {
+            "title": {"type": "text"},
+            "category": {"type": "keyword", "filterable": True, "from_folder": True},
+        },
         "chunking": {"strategy": "by_heading", "max_tokens": 512, "heading_level": 2},
     },
     "configs/naive.json": {
@@ -520,8 +523,8 @@ STARTERS: dict[str, dict[str, Any]] = {
         "collection": "knowledge-base",
         "retrieval": {"method": "hybrid", "top_k": 10, "fusion": "rrf", "rrf_k": 60},
         "filters": {},
-        "dynamic_k": {"enabled": False, "gap_threshold_factor": 3.0, "min_results": 1, "max_results": 10},
-        "distraction_detection": {"enabled": False, "disagreement_threshold": 0.7},
+        "dynamic_k": {"enabled": False, "gap_threshold_factor": 2.0, "min_results": 1, "max_results": 10},
+        "distraction_detection": {"enabled": False, "disagreement_threshold": 0.4},
     },
 }
 IGNORED = "bank.skep*\n"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.hub.nats_server import Server, free_port, wait_for
@@ -14,6 +16,7 @@ from tests.hub.nats_server import Server, free_port, wait_for
 from skep.hive.bus.member_bus import MemberBus
 from skep.hive.bus.nats_bus import NatsBus
 from skep.hive.bus.redis_bus import RedisBus
+from skep.hive.bus.service_bus import ServiceBus
 from skep.hive.bus.zenoh_bus import ZenohBus
 
 
@@ -78,12 +81,12 @@ def zenoh_url() -> Iterator[str]:
     process.communicate("")
 
 
-def connections(kind: type[MemberBus], url: str) -> Iterator[Callable[..., MemberBus]]:
+def connections(kind: Callable[[str, str], MemberBus], url: str) -> Iterator[Callable[..., MemberBus]]:
     """Makes a connection of its own for each call, as another process would."""
     made: list[MemberBus] = []
 
     def connect(member: str = "tester") -> MemberBus:
-        made.append(kind(url, member))  # type: ignore[call-arg,arg-type]
+        made.append(kind(url, member))
         return made[-1]
 
     yield connect
@@ -101,7 +104,32 @@ def zenoh_bus(zenoh_url: str) -> Iterator[Callable[..., MemberBus]]:
     yield from connections(ZenohBus, zenoh_url)
 
 
-@pytest.fixture(params=["nats", "redis", "zenoh"])
+@pytest.fixture(scope="session")
+def service_bus_address() -> Iterator[str]:
+    """A peer that speaks AMQP as the service does."""
+    port = free_port()
+    words = [sys.executable, "-m", "tests.hive.bus.amqp_peer", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield f"servicebus://key:secret@127.0.0.1:{port}"
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def service_bus(service_bus_address: str) -> Iterator[Callable[..., MemberBus]]:
+    names = count()
+    topic = uuid4().hex
+    yield from connections(
+        lambda _url, member: ServiceBus(
+            f"{service_bus_address}/{topic}?subscription=p{next(names)}&emulator", member
+        ),
+        "",
+    )
+
+
+@pytest.fixture(params=["nats", "redis", "zenoh", pytest.param("service", marks=pytest.mark.slow)])
 def connect(request: pytest.FixtureRequest) -> Callable[..., MemberBus]:
     """Every transport between processes in turn."""
     made: Any = request.getfixturevalue(f"{request.param}_bus")

@@ -123,7 +123,7 @@ def test_anything_else_is_refused_with_the_reason(make: Make, said: Envelope, re
 def test_every_operation_can_be_allowed_and_withheld(make: Make) -> None:
     frames: dict[str, Envelope] = {
         "recall": frame(query()),
-        "answer": frame(ShardFetched(member="ana", found=Fetched()), subject="_INBOX.p1.1"),
+        "answer": frame(ShardFetched(found=Fetched()), subject="_INBOX.p1.1"),
         "write": frame(ShardStore(events=(stored(text="x"),))),
         "forget": frame(ShardStore(events=(stored("forget", memories=["a-1"]),))),
         "join": frame(MemberHello(member="ana", actor="x", step="joins")),
@@ -153,7 +153,7 @@ def test_a_scope_holds_for_questions_writes_and_what_is_fetched(make: Make) -> N
     memories = tuple(
         Memory(id=f"a-{n}", kind="fact", text="x", scope=s) for n, s in enumerate((mine, theirs))
     )
-    answer = ShardFetched(member="bob", found=Fetched(memories=memories), events=(stored(text="x"),))
+    answer = ShardFetched(found=Fetched(memories=memories), events=(stored(text="x"),))
     heard = ana.open(bob.seal(frame(answer, sender="bob", subject="_INBOX.p0.1")), "")
     assert isinstance(heard.frame, ShardFetched)
     assert [memory.id for memory in heard.frame.found.memories] == ["a-0"]

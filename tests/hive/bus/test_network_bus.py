@@ -209,7 +209,7 @@ def test_a_raising_handler_answers_with_its_error(connect: Connect, topic: str) 
         inbox.ask(topic, Query(query="?"))
         (answer,) = inbox.take(1, wait=PATIENT)
 
-    assert answer.frame == Failed(member="bad", error="RuntimeError: disk on fire")
+    assert answer.frame == Failed(error="RuntimeError: disk on fire")
     assert bad.failures == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,38 @@ import pytest
 from tests.hub.nats_server import free_port
 
 from skep.errors import ConfigError, HubAwayError
-from skep.hive.bus.bus import StreamConfig
 from skep.hive.bus.bus_urls import bus_problem, open_bus
+from skep.hive.bus.member_bus import MemberBus
 from skep.hive.bus.redis_bus import RedisBus
-from skep.hive.bus.zenoh_bus import ZenohBus
+from skep.hive.bus.zenoh_bus import ZenohBus, stream_of
 from skep.hive.messages import LearnContent, Query, QueryResponse
 
 from .conftest import router
+
+
+def test_members_talk_through_a_topic_of_service_bus(service_bus: Callable[..., MemberBus]) -> None:
+    here, there = service_bus("here"), service_bus("there")
+    there.subscribe("ask", lambda _envelope: QueryResponse(agent="there"))
+    until = time.monotonic() + 20
+    while here._board.reach("ask") < 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    with here.inbox() as inbox:
+        assert inbox.ask("ask", Query(query="?")) == 1
+        assert [e.frame for e in inbox.take(1, wait=20)] == [QueryResponse(agent="there")]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "servicebus://host/topic?subscription=a",
+        "servicebus://key:secret@host/topic",
+        "servicebus://key:s@host",
+    ],
+)
+def test_an_address_of_service_bus_names_key_topic_and_subscription(url: str) -> None:
+    with pytest.raises(ConfigError, match="is no address of a topic") as caught:
+        open_bus(url)
+    assert ":s" not in str(caught.value).partition("; write")[0].removeprefix("servicebus://key")
 
 
 @pytest.mark.parametrize("scheme", ["redis", "zenoh"])
@@ -37,12 +63,10 @@ def test_a_wrong_address_is_refused_in_words(address: str, said: str) -> None:
         open_bus(address)
 
 
-def test_a_bus_that_keeps_no_streams_says_so(redis_url: str) -> None:
+def test_a_bus_that_keeps_nothing_says_so(redis_url: str) -> None:
     bus = RedisBus(redis_url, "ana")
-    with pytest.raises(ConfigError, match="keeps no streams"):
-        bus.add_stream("feed", StreamConfig(subjects=("feed",)))
-    with pytest.raises(ConfigError, match="keeps no streams"):
-        bus.consumer("feed", "c")
+    with pytest.raises(ConfigError, match="use one of NATS"):
+        bus.follow("c")
     bus.close()
 
 
@@ -81,7 +105,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 def test_zenoh_goes_over_quic_with_a_certificate(tmp_path: Path) -> None:
     shown, secret = certificate(tmp_path)
     port = free_port()
-    process = router(f"quic/localhost:{port}", str(shown), str(secret))
+    process = router(f"quic/localhost:{port}?multistream=auto", str(shown), str(secret))
     here: Any = ZenohBus(f"zenoh+quic://localhost:{port}?ca={shown}", "here")
     there = ZenohBus(f"zenoh+quic://localhost:{port}?ca={shown}", "there")
     try:
@@ -97,3 +121,10 @@ def test_zenoh_goes_over_quic_with_a_certificate(tmp_path: Path) -> None:
         here.close()
         there.close()
         process.communicate("")
+
+
+def test_each_kind_of_message_has_a_stream_of_its_own() -> None:
+    kinds = ("skep.present", "hive.team.ask", "hive.team.feed.ana", "hive.team.events")
+    assert len({stream_of(subject) for subject in kinds}) == 4
+    memory = ("hive.team.ask", "hive.team.to.ana", "_INBOX.8f.1")
+    assert {stream_of(subject) for subject in memory} == {stream_of("hive.team.ask")}

@@ -6,61 +6,42 @@ It has exactly what NATS JetStream offers, so that the in-process bus and a netw
 - **Subscriptions** hand each message to a handler, in order, at most once. A handler may return a frame; it
   is sent to the asker.
 - **Inboxes** collect many answers to one question until enough have come or a deadline has passed.
-- **Streams** keep messages; **consumers** pull them from a position of their choice, acknowledge each, and
-  get again what they did not acknowledge in time.
-- **Back-pressure**: a full stream refuses (or drops its oldest), a consumer gets no more than it may hold
-  unacknowledged, a subscription that lags behind drops and counts.
+- **Readers** follow what is announced and fed, from the oldest message that is kept; they acknowledge each, and get
+  again what they did not acknowledge in time.
+- **Back-pressure**: of what is kept the oldest goes, and a subscription that lags behind drops and counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-import msgspec
-
-from skep.errors import InvalidInputError, SyncError
+from skep.errors import InvalidInputError
 from skep.hive.messages import Envelope, Frame
+
+if TYPE_CHECKING:
+    from skep.hive.bus.member_bus import BusInbox, BusSubscription
 
 Handler = Callable[[Envelope], Frame | None]
 """Takes a message; what it returns is sent back to whoever asked."""
-
-Start = Literal["all", "new"] | int
-"""Where a consumer begins: the oldest message kept, only later ones, or a position."""
-
-
-class BackPressureError(SyncError):
-    """A stream is full; the message was not stored. Wait until consumers have caught up."""
 
 
 class BadSubjectError(InvalidInputError):
     """A subject with empty parts, or a wildcard where a plain name is needed."""
 
 
-class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of a stream."""
-
-    subjects: tuple[str, ...]
-    max_messages: int = 100_000
-    when_full: Literal["refuse", "drop_oldest"] = "refuse"
-    """With "refuse", room is made by acknowledgements: what every consumer has acknowledged may go."""
-
-
-class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The way a consumer reads a stream."""
-
-    start: Start = "all"
-    subject: str = ">"
-    max_in_flight: int = 256
-    """Delivered and not yet acknowledged; at this many, `fetch` gives nothing more."""
-    ack_wait: float = 30.0
-    """Seconds until an unacknowledged message is delivered again."""
-    max_deliver: int = 5
-    """After so many deliveries the message is set aside as dead."""
+FOLLOWED = ("hive.*.events", "hive.*.feed.>")
+"""Subjects whose messages are kept for readers: what hives announce, and what their agents are fed."""
+KEPT = 100_000
+"""Messages that are kept; then the oldest go."""
+ACK_SECONDS = 30.0
+"""Seconds until a message that was not acknowledged is delivered again."""
+DELIVERIES = 5
+"""After so many a message is set aside as dead."""
 
 
 class Delivery(Protocol):
-    """One message pulled from a stream."""
+    """One message that a reader got."""
 
     @property
     def envelope(self) -> Envelope:
@@ -69,77 +50,33 @@ class Delivery(Protocol):
 
     @property
     def position(self) -> int:
-        """Its place in the stream; positions only grow."""
-        ...
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first delivery."""
+        """Its place among those that are kept; places only grow."""
         ...
 
     def ack(self) -> None:
-        """Done; never deliver it again to this consumer."""
+        """Done; never deliver it again to this reader."""
         ...
 
     def retry(self, after: float = 0.0) -> None:
         """Not done; deliver it again after so many seconds."""
         ...
 
-    def reject(self) -> None:
-        """It can never be done; set it aside."""
-        ...
 
+class Reader(Protocol):
+    """A named reader of what is kept; its position outlives it."""
 
-class Consumer(Protocol):
-    """A named reader of a stream; its position outlives the reader."""
-
-    def fetch(self, limit: int = 100, *, wait: float = 0.0) -> Sequence[Delivery]:
-        """Pull up to `limit` messages; wait up to `wait` seconds for the first."""
+    def fetch(self, limit: int = 100) -> Sequence[Delivery]:
+        """Up to `limit` messages that are there now."""
         ...
 
     @property
     def behind(self) -> int:
-        """The number of messages of the stream it has not yet acknowledged."""
+        """The number of kept messages it has not yet acknowledged."""
         ...
 
     @property
     def dead(self) -> Sequence[Envelope]:
         """Messages that were set aside."""
-        ...
-
-
-class Inbox(Protocol):
-    """Collects the answers to one question. Answers after it is closed are dropped."""
-
-    def take(self, expected: int, *, wait: float) -> list[Envelope]:
-        """All answers not yet taken, as soon as `expected` have come in total or `wait` seconds have
-        passed.
-        """
-        ...
-
-    def ask(self, subject: str, frame: Frame, *, path: tuple[str, ...] = ()) -> int:
-        """Ask once more (a hedged retry); answers arrive in the same inbox. Returns how many it reached."""
-        ...
-
-    def close(self) -> None:
-        """Take no more answers."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *unused: object) -> None: ...
-
-
-class Subscription(Protocol):
-    """A handler bound to a subject."""
-
-    @property
-    def dropped(self) -> int:
-        """Messages lost because the handler lagged too far behind."""
-        ...
-
-    def close(self) -> None:
-        """Hand over no more messages."""
         ...
 
 
@@ -149,34 +86,27 @@ class Bus(Protocol):
     1. Handlers of one subscription run one at a time and in the order of arrival; each message at most once.
     2. A message to several subscriptions reaches each of them; a slow or hanging one delays no other.
     3. An inbox gets every answer until it is closed; `take` never waits longer than it was told.
-    4. A stream keeps what it has acknowledged until every consumer has it, or refuses; equal ids are stored once.
+    4. What is kept for readers is kept until there is more than `KEPT`; equal ids are kept once.
     5. The sender that an envelope names is the connection it came from.
 
     An implementation must not answer in the place of a handler, deliver a message twice to one subscription, drop one
-    without counting it (`Subscription.dropped`), change a frame, or block a sender for longer than handing over takes.
+    without counting it (`BusSubscription.dropped`), change a frame, or block a sender for longer than handing over.
     """
 
-    def publish(self, subject: str, frame: Frame, *, id: str = "", path: tuple[str, ...] = ()) -> int:
-        """Send to all subscribers and every stream that wants it. Returns the position in the stream, or 0.
-
-        A message whose `id` a stream already holds is stored once.
-        """
+    def publish(self, subject: str, frame: Frame, *, id: str = "", path: tuple[str, ...] = ()) -> None:
+        """Send to all subscribers, and keep it for readers; one with an `id` that is kept already is kept once."""
         ...
 
-    def subscribe(self, subject: str, handler: Handler, *, capacity: int = 1024) -> Subscription:
+    def subscribe(self, subject: str, handler: Handler, *, capacity: int = 1024) -> BusSubscription:
         """Call `handler` for each message, one at a time and in order."""
         ...
 
-    def inbox(self) -> Inbox:
+    def inbox(self) -> BusInbox:
         """A fresh inbox to ask with."""
         ...
 
-    def add_stream(self, name: str, config: StreamConfig) -> None:
-        """Make a stream; the same again is harmless."""
-        ...
-
-    def consumer(self, stream: str, name: str, config: ConsumerConfig | None = None) -> Consumer:
-        """The named consumer of a stream, made on first use; `config` counts only then."""
+    def follow(self, name: str, subject: str = ">") -> Reader:
+        """The named reader of what is sent to the subjects of `FOLLOWED` and fits `subject`."""
         ...
 
     def as_member(self, name: str) -> Self:

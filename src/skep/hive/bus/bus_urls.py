@@ -20,6 +20,7 @@ BUSES = {
     "tls": "nats_bus:NatsBus",
     "redis": "redis_bus:RedisBus",
     "rediss": "redis_bus:RedisBus",
+    "servicebus": "service_bus:ServiceBus",
     "zenoh": "zenoh_bus:ZenohBus",
     "zenoh+quic": "zenoh_bus:ZenohBus",
 }

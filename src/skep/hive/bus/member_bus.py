@@ -1,8 +1,8 @@
 """MemberBus: what every transport shares. A member's handle on the bus, its mailboxes, inboxes, and threads.
 
-A transport is a `Switchboard`: it says how an envelope gets to other processes, and keeps streams if it can. Each
-handler has a mailbox, whose messages run one at a time and in order. One worker thread serves all mailboxes; when work
-waits and nothing has finished for `patience` seconds, whoever is running is taken to be stuck and one more worker
+A transport is a `Switchboard`: it says how an envelope gets to other processes, and keeps what is followed if it can.
+Each handler has a mailbox, whose messages run one at a time and in order. One worker thread serves all mailboxes; when
+work waits and nothing has finished for `PATIENCE` seconds, whoever is running is taken to be stuck and one more worker
 starts. So a handler that hangs costs one thread, never its neighbours.
 """
 
@@ -18,12 +18,16 @@ from itertools import count
 from typing import Self
 
 from skep.errors import ConfigError
-from skep.hive.bus.bus import Consumer, ConsumerConfig, Handler, StreamConfig, matches, parts_of, plain
+from skep.hive.bus.bus import Handler, Reader, matches, parts_of, plain
 from skep.hive.messages import Envelope, Failed, Frame
 from skep.hive.traces import current_trace, tracer
 
 SPARE = 2
 """Idle workers that are kept."""
+PATIENCE = 0.02
+"""Seconds without an end of work after which whoever runs is taken to be stuck."""
+MOST = 256
+"""Workers at a time."""
 
 
 class Mailbox:
@@ -49,9 +53,7 @@ class Mailbox:
 class Workers:
     """Runs mailboxes on as few threads as make progress."""
 
-    def __init__(self, *, patience: float = 0.02, limit: int = 256) -> None:
-        self._patience = patience
-        self._limit = limit
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._watch = threading.Condition(self._lock)
@@ -157,12 +159,12 @@ class Workers:
                     self._watch_asleep = False
                     continue
                 before = self._finished
-                self._watch.wait(self._patience)
+                self._watch.wait(PATIENCE)
                 if not self._ready or self._finished != before or self._closed:
                     continue
                 if self._idle:
                     self._work.notify()
-                elif self._threads < self._limit:
+                elif self._threads < MOST:
                     self._start()
 
 
@@ -199,9 +201,9 @@ class BusSubscription:
 class Switchboard:
     """The subscriptions, inboxes and workers of one process. A transport inherits it and says how to `send`."""
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic, patience: float = 0.02) -> None:
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
-        self.workers = Workers(patience=patience)
+        self.workers = Workers()
         self.lock = threading.Lock()
         self.exact: dict[str, tuple[BusSubscription, ...]] = {}
         self.patterns: tuple[BusSubscription, ...] = ()
@@ -209,9 +211,9 @@ class Switchboard:
         self.inbox_numbers = count(1)
         self.failures = 0
 
-    def send(self, envelope: Envelope) -> tuple[int, int]:
-        """Deliver to everybody; the position in the last stream that kept it, and how many handlers it reached."""
-        return 0, self.deliver(envelope)
+    def send(self, envelope: Envelope) -> int:
+        """Deliver to everybody; how many handlers it reached."""
+        return self.deliver(envelope)
 
     def deliver(self, envelope: Envelope) -> int:
         """Deliver within this process; how many handlers it reached."""
@@ -246,15 +248,11 @@ class Switchboard:
         """Where the answers to one question go."""
         return f"_inbox.{next(self.inbox_numbers)}"
 
-    def add_stream(self, name: str, config: StreamConfig) -> None:  # noqa: ARG002
-        """Make a stream; the same again is harmless."""
+    def follow(self, name: str, subject: str) -> Reader:  # noqa: ARG002
+        """The named reader of what is kept."""
         raise ConfigError(
-            f"this bus keeps no streams, so there is no {name!r}; use one of NATS (bus: nats://…)"
+            f"this bus keeps no messages for {name!r} to follow; use one of NATS (bus: nats://…)"
         )
-
-    def consumer(self, stream: str, name: str, config: ConsumerConfig | None) -> Consumer:  # noqa: ARG002
-        """The named consumer of a stream."""
-        raise ConfigError(f"this bus keeps no streams, so {name!r} cannot read {stream!r}; use one of NATS")
 
     def close(self) -> None:
         """Deliver nothing more."""
@@ -302,7 +300,7 @@ class BusInbox:
             path=path,
             sent_at=self._board.now(),
         )
-        return self._board.send(envelope)[1]
+        return self._board.send(envelope)
 
     def close(self) -> None:
         """Take no more answers."""
@@ -328,11 +326,8 @@ class MemberBus:
         other.member = name
         return other
 
-    def publish(self, subject: str, frame: Frame, *, id: str = "", path: tuple[str, ...] = ()) -> int:
-        """Send to all subscribers and every stream that wants it.
-
-        Returns the position in the stream, or 0.
-        """
+    def publish(self, subject: str, frame: Frame, *, id: str = "", path: tuple[str, ...] = ()) -> None:
+        """Send to all subscribers, and keep it for readers."""
         plain(subject)
         envelope = Envelope(
             subject=subject,
@@ -343,21 +338,21 @@ class MemberBus:
             path=path,
             sent_at=self._board.now(),
         )
-        return self._board.send(envelope)[0]
+        self._board.send(envelope)
 
     def subscribe(self, subject: str, handler: Handler, *, capacity: int = 1024) -> BusSubscription:
         """Call `handler` for each message, one at a time and in order."""
         parts_of(subject)
 
         def handle(envelope: Envelope) -> None:
-            with tracer.step(f"bus {subject}", trace=envelope.trace, member=self.member):
-                self._answer(envelope, handler(envelope))
+            told = tracer.run(f"bus {subject}", handler, envelope, trace=envelope.trace, member=self.member)
+            self._answer(envelope, told)
 
         def fail(envelope: Envelope, error: Exception) -> None:
             self._board.failures += 1
             reason = f"{type(error).__name__}: {error}"
             logger.warning("%s failed on %s: %s", self.member or "a handler", envelope.subject, reason)
-            self._answer(envelope, Failed(member=self.member, error=reason))
+            self._answer(envelope, Failed(error=reason))
 
         subscription = BusSubscription(self._board, self.member, subject, Mailbox(handle, fail, capacity))
         self._board.add(subscription)
@@ -379,15 +374,9 @@ class MemberBus:
         """A fresh inbox to ask with."""
         return BusInbox(self._board, self.member)
 
-    def add_stream(self, name: str, config: StreamConfig) -> None:
-        """Make a stream; the same again is harmless."""
-        for pattern in config.subjects:
-            parts_of(pattern)
-        self._board.add_stream(name, config)
-
-    def consumer(self, stream: str, name: str, config: ConsumerConfig | None = None) -> Consumer:
-        """The named consumer of a stream, made on first use; `config` counts only then."""
-        return self._board.consumer(stream, name, config)
+    def follow(self, name: str, subject: str = ">") -> Reader:
+        """The named reader of what is announced and fed, from the oldest message that is kept."""
+        return self._board.follow(name, subject)
 
     @property
     def failures(self) -> int:

@@ -97,8 +97,8 @@ _DECODER = msgspec.msgpack.Decoder(Presence)
 class NetworkSwitchboard(Switchboard):
     """The subscriptions of this process, and those of others as far as their heartbeats tell."""
 
-    def __init__(self, pipe: Pipe, *, patience: float = 0.02, capability: Pass | None = None) -> None:
-        super().__init__(patience=patience)
+    def __init__(self, pipe: Pipe, *, capability: Pass | None = None) -> None:
+        super().__init__()
         self.pipe = pipe
         self.capability = capability
         self.undecoded = 0
@@ -122,12 +122,12 @@ class NetworkSwitchboard(Switchboard):
 
     # Sending
 
-    def send(self, envelope: Envelope) -> tuple[int, int]:
-        """Send; 0, and how many subscriptions it reaches, here and elsewhere."""
+    def send(self, envelope: Envelope) -> int:
+        """Send; how many subscriptions it reaches, here and elsewhere."""
         reached = 1 if envelope.subject.startswith("_INBOX.") else self.reach(envelope.subject)
         data = encode(envelope) if self.capability is None else self.capability.seal(envelope)
         self.pipe.publish(envelope.subject, data)
-        return 0, reached
+        return reached
 
     def reach(self, subject: str) -> int:
         """The number of members' subscriptions to a subject in every process that is present."""
@@ -199,7 +199,7 @@ class NetworkSwitchboard(Switchboard):
         if asked is None or not asked.reply_to:
             return
         for member in {one.member for one in self.wanting(subject)}:
-            failed = Failed(member=member, error=str(error))
+            failed = Failed(error=str(error))
             self.send(Envelope(subject=asked.reply_to, frame=failed, sender=member, trace=asked.trace))
 
     def _leads(self, subscription: BusSubscription) -> bool:

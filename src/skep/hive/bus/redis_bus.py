@@ -1,6 +1,6 @@
 """RedisBus (`bus: redis://…`): members in any process talk through Redis or Valkey, by publish and subscribe.
 
-It keeps no streams: what is published while a process is away is lost, as on every bus, and repair brings it. One
+It keeps nothing: what is published while a process is away is lost, as on every bus, and repair brings it. One
 thread reads; it alone touches the connection of the subscriptions. Opened by `bus_urls`.
 """
 
@@ -152,7 +152,5 @@ def _exact(subject: str, heard: Heard) -> Heard:
 class RedisBus(MemberBus):
     """A bus through Redis or Valkey."""
 
-    def __init__(
-        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
-    ) -> None:
-        super().__init__(member, NetworkSwitchboard(RedisPipe(url), capability=capability, patience=patience))
+    def __init__(self, url: str, member: str = "", *, capability: Pass | None = None) -> None:
+        super().__init__(member, NetworkSwitchboard(RedisPipe(url), capability=capability))

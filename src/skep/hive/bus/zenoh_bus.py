@@ -1,7 +1,8 @@
 """ZenohBus (`bus: zenoh://host:7447`): members in any process talk through a Zenoh router, over TCP or QUIC.
 
 `zenoh://` is TCP. `zenoh+quic://` is QUIC, for which the router needs a certificate, and `?ca=FILE` names the one to
-trust. It keeps no streams. Opened by `bus_urls`.
+trust. Over QUIC each kind of message has a stream of its own, so a lost packet of one kind holds up no other. It keeps
+nothing. Opened by `bus_urls`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,25 @@ from skep.hub.hub_urls import shown
 
 CONNECT_SECONDS = 3.0
 SCHEMES = {"zenoh": "tcp", "zenoh+quic": "quic"}
+STREAMS = {
+    "present": "INTERACTIVE_HIGH",  # 0, control: heartbeats
+    "ask": "INTERACTIVE_LOW",  # 1, memory: questions, answers, copies
+    "feed": "DATA",  # 2, tasks
+    "events": "DATA_LOW",  # 3, status: announcements and gossip
+    "gossip": "DATA_LOW",
+}
+"""The priority of a kind of message, by the last part of its subject; Zenoh has a stream of QUIC for each priority."""
+
+
+def stream_of(subject: str) -> str:
+    """The priority of a message. All messages of a subject have the same, so they keep their order.
+
+    >>> [stream_of(f"hive.team.{rest}") for rest in ("ask", "to.ana", "feed.ana", "events")]
+    ['INTERACTIVE_LOW', 'INTERACTIVE_LOW', 'DATA', 'DATA_LOW']
+    """
+    root, _, rest = subject.partition(".")
+    kind = rest if root == "skep" else rest.partition(".")[2].partition(".")[0]
+    return STREAMS.get(kind, STREAMS["ask"])
 
 
 class ZenohPipe:
@@ -39,6 +59,8 @@ class ZenohPipe:
             raise ConfigError(f"{shown(url)} is no address of a Zenoh router; write zenoh://HOST:7447")
         config = library.Config()
         endpoint = f"{SCHEMES[parts.scheme]}/{parts.hostname}:{parts.port or 7447}"
+        if parts.scheme == "zenoh+quic":
+            endpoint += "?multistream=auto"
         settings: dict[str, Any] = {
             "mode": "client",
             "connect/endpoints": [endpoint],
@@ -60,7 +82,10 @@ class ZenohPipe:
     def publish(self, subject: str, data: bytes) -> None:
         """Send; never dropped for want of room."""
         self._session.put(
-            subject.replace(".", "/"), data, congestion_control=self._zenoh.CongestionControl.BLOCK
+            subject.replace(".", "/"),
+            data,
+            congestion_control=self._zenoh.CongestionControl.BLOCK,
+            priority=getattr(self._zenoh.Priority, stream_of(subject)),
         )
 
     def subscribe(self, subject: str, heard: Callable[[str, bytes], None]) -> Callable[[], None]:
@@ -93,7 +118,5 @@ class ZenohPipe:
 class ZenohBus(MemberBus):
     """A bus through a Zenoh router."""
 
-    def __init__(
-        self, url: str, member: str = "", *, capability: Pass | None = None, patience: float = 0.02
-    ) -> None:
-        super().__init__(member, NetworkSwitchboard(ZenohPipe(url), capability=capability, patience=patience))
+    def __init__(self, url: str, member: str = "", *, capability: Pass | None = None) -> None:
+        super().__init__(member, NetworkSwitchboard(ZenohPipe(url), capability=capability))

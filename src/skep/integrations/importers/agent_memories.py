@@ -8,7 +8,6 @@ gives.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Final, cast
 
 from skep.errors import InvalidInputError
 from skep.integrations.importers.chats import Turn, episodes
-from skep.integrations.importers.item import Item, head, item, load_json, moment
+from skep.integrations.importers.item import Item, decoded, head, item, load_json, moment
 from skep.integrations.importers.text_files import read_notes, sections
 from skep.storage.sqlite_file import ForeignFile, is_sqlite
 
@@ -71,7 +70,7 @@ def _letta_turn(message: Dict) -> Turn | None:
     role = str(message.get("role"))
     if role == "user" and text.lstrip().startswith("{"):
         try:
-            told = json.loads(text)
+            told = decoded(text)
         except ValueError:
             told = None
         if isinstance(told, dict):  # as older versions wrap what a person says, and their own notices
@@ -95,7 +94,7 @@ def read_langgraph(path: Path) -> Iterator[Item]:
     with ForeignFile(path) as foreign:
         for row in foreign.rows("store", STORE_COLUMNS):
             try:
-                value = json.loads(row["value"])
+                value = decoded(row["value"])
             except (TypeError, ValueError) as error:
                 raise InvalidInputError(
                     f"{path}: the item {row['prefix']}/{row['key']} is not JSON ({error})"

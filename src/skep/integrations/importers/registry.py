@@ -36,6 +36,7 @@ from skep.integrations.importers.chats import (
     read_claude,
 )
 from skep.integrations.importers.chroma import is_chroma, read_chroma
+from skep.integrations.importers.cogx import is_cogx, read_cogx
 from skep.integrations.importers.databases import (
     is_claude_mem,
     is_graphiti,
@@ -83,6 +84,7 @@ SOURCES: Final[tuple[Source, ...]] = (
         name="claude-memories", title="Claude's memories", sniff=is_claude_memories, read=read_claude_memories
     ),
     Source(name="claude-code", title="Claude Code's memory", sniff=is_claude_code, read=read_claude_code),
+    Source(name="cognee", title="a COGX archive of cognee", sniff=is_cogx, read=read_cogx),
     Source(name="supermemory", title="supermemory", sniff=is_supermemory, read=read_supermemory),
     Source(name="chatgpt", title="a ChatGPT export", sniff=is_chatgpt, read=read_chatgpt),
     Source(name="claude", title="a Claude export", sniff=is_claude, read=read_claude),

@@ -19,8 +19,9 @@ from skep.integrations.clients import Place, app_data
 from skep.integrations.hooks import clip
 from skep.integrations.importers.item import Item, item, moment
 from skep.integrations.transcripts import Message, Turn, entries_of, messages_of, turns_of
-from skep.lifecycle.extract_facts import CONVENTION, EXTRACTED, as_statement
+from skep.lifecycle.extract_facts import CONVENTION, EXTRACTED
 from skep.semantics.evidence import worth_keeping
+from skep.semantics.reported_speech import as_statement
 from skep.storage.sqlite_file import ForeignFile, is_sqlite
 from skep.text import redaction
 

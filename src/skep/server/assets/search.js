@@ -81,7 +81,7 @@ function why(hit, texts) {
   if (hit.updated_by) told.push(h("p", { class: "small" }, tag("outdated", "warn"), " gave its place to: ", link(hit.updated_by)));
   if (hit.replaced) told.push(h("p", { class: "small" }, tag("replaces", "good"), " stands for: ", link(hit.replaced)));
   for (const id of hit.conflicts_with) told.push(h("p", { class: "small" }, tag("conflict", "bad"), " does not go with: ", link(id)));
-  if (hit.flags.includes("disagreement")) told.push(h("p", { class: "small quiet" }, "Words and meaning disagree about it."));
+  if (hit.flags.includes("disagreement")) told.push(h("p", { class: "small quiet" }, "It shares words, but lies far behind in meaning."));
   if (hit.via) told.push(h("p", { class: "small quiet" }, `Found by a link: ${hit.via.src} ${hit.via.rel} ${hit.via.dst}`));
   const pairs = Object.entries(hit.signals).filter(([, value]) => value).map(([name, value]) => [NAMES[name] ?? name, value]);
   return [told, h("details", {}, h("summary", {}, `Why: ${LEVELS[hit.level]}, score ${hit.score.toFixed(2)}`), bars(pairs),

@@ -10,7 +10,7 @@ export default async function open(place) {
   const versions = Object.values(kept).filter((one) => one && typeof one === "object" && "number" in one && "config" in one).sort((a, b) => b.number - a.number);
   const measured = Object.values(kept).filter((one) => one && typeof one === "object" && "results" in one && !("number" in one));
   put(place, h("section", {}, h("h2", {}, "In use"), config && Object.keys(config).length
-    ? h("pre", { class: "card small", tabindex: "0" }, JSON.stringify(config, null, 1))
+    ? h("details", {}, h("summary", {}, config.name ?? "a config of its own"), h("pre", { class: "card small", tabindex: "0" }, JSON.stringify(config, null, 1)))
     : h("p", {}, "The preset ", tag("default"), " as it ships. ", h("code", {}, "skep tune"), " measures another one and deploys it if it is no worse.")));
   put(place, h("section", {}, h("h2", {}, "Versions"), versions.length
     ? table([["version", "n"], ["deployed"], ["by"], ["why"], ["metrics"], ["gate"]], versions.map((one) => [one.number, at(one.at), one.author, one.reason, figures(one.results),
@@ -19,4 +19,5 @@ export default async function open(place) {
   if (measured.length) put(place, h("section", {}, h("h2", {}, "Measured"), table([["when"], ["figures"]], measured.map((one) => [one.at ? at(one.at) : "", figures(one.results)]))));
 }
 
-const figures = (results) => (results ? Object.entries(results).filter(([, value]) => typeof value === "number").slice(0, 5).map(([name, value]) => `${name} ${value.toFixed(2)}`).join(" · ") : "–");
+const FIGURES = { nudcg: "nUDCG", precision: "precision", recall: "recall", distractors: "distractors", abstained_right: "rightly silent", abstained_wrong: "wrongly silent", latency_ms: "ms (p95)" };
+const figures = (results) => (results ? Object.entries(FIGURES).filter(([name]) => name in results).map(([name, said]) => `${said} ${Number.isInteger(results[name]) ? results[name] : results[name].toFixed(2)}`).join(" · ") : "–");

@@ -27,7 +27,7 @@ export default async function open(place) {
     judged.length ? table([["memory"], ["worked", "n"], ["failed", "n"], ["how sure", "n"]], judged.sort((a, b) => b.successes + b.failures - a.successes - a.failures).slice(0, 30)
       .map((memory) => [h("a", { href: `#/memory/${encodeURIComponent(memory.id)}` }, memory.text), memory.successes, memory.failures, memory.confidence.toFixed(2)]))
       : empty("No outcomes yet", "An agent reports with learn how a task went and what it relied on."),
-    stats.outcomes > 0 && [h("h2", {}, "Outcomes by domain"), bars(Object.entries(stats.by_domain).map(([name, { successes, of }]) => [`${name} (${of})`, successes / of]))].flat(),
+    stats.outcomes > 0 && [h("h2", {}, "Outcomes by domain"), bars(Object.entries(stats.by_domain).map(([name, { successes, of }]) => [`${name === "-" ? "no domain" : name} (${of})`, successes / of]))].flat(),
   );
   const measured = h("section", {}, h("h2", {}, "Worth of memories that were sometimes withheld"),
     effects.length ? table([["memory"], ["effect", "n"], ["from", "n"], ["to", "n"]], effects.map((one) => [h("a", { href: `#/memory/${encodeURIComponent(one.memory)}` }, one.memory), one.effect.toFixed(2), one.low.toFixed(2), one.high.toFixed(2)]))

@@ -9,7 +9,7 @@ address too, so the `Host` and `Origin` of every request are checked, and a bear
 after an idle hour, and a connection whose request does not arrive in time is closed.
 
 The official SDK is not used here: its server has a session layer of its own, and both transports of skep share one
-(`session.py`), with subscriptions, both eras and questions to the client; it also imports a second of modules.
+(`session.py`), with subscriptions, both eras and questions to the client; docs/how-to/mcp.md has what it would cost.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
-from skep.errors import ClosedError, MovedError, NotFoundError, SkepError
+from skep.errors import ClosedError, InvalidInputError, MovedError, NotFoundError, SkepError
 from skep.server.mcp.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -480,6 +480,8 @@ class Server:
                     raise RpcError(INVALID_PARAMS, reason, {"uri": uri}) from error
                 except ToolError as error:
                     raise RpcError(INVALID_PARAMS, f"Resource not found: {error}", {"uri": uri}) from error
+                except InvalidInputError as error:
+                    raise RpcError(INVALID_PARAMS, for_a_model(error), {"uri": uri}) from error
                 except SkepError as error:
                     raise RpcError(INTERNAL_ERROR, for_a_model(error)) from error
                 return {"contents": [{"uri": uri, "mimeType": resource.mime, **contents}]}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from skep.config import PROJECT_FOLDER, bank_url, find_bank
 from skep.errors import MovedError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 MEMORY: Final = ":memory:"
+HIVE: Final = "hive://"
 ROOTS_KEY: Final = "skep_roots"
 ROOTS_TIMEOUT: Final = 2.0
 """Seconds a first call waits for a client that was asked for its folders."""
@@ -131,6 +132,10 @@ def path_of(uri: str) -> Path | None:
 
 
 def _open(path: str, environ: Mapping[str, str]) -> Bank:
+    if path.startswith(HIVE):
+        from skep.hive.controller import open_agent
+
+        return cast("Bank", open_agent(path, environ))
     from skep.bank.bank import Bank
     from skep.config import Settings
     from skep.embedding.remote import from_environment

@@ -17,6 +17,7 @@ from skep.errors import NotFoundError
 from skep.integrations.hooks import clip
 from skep.integrations.importers.databases import ENTITY, OBSERVATION, entity_item, observation_item, tag_of
 from skep.model import CURRENT, Kind, Memory, Status
+from skep.retrieval.recall_config import Expand
 from skep.server.mcp.protocol import Params
 from skep.server.mcp.render import (
     INSTRUCTIONS,
@@ -45,6 +46,7 @@ from skep.server.mcp.tools import (
     client_name,
     default_tools,
     learning_tools,
+    linked_lines,
     touch,
     without_secrets,
 )
@@ -66,7 +68,7 @@ def search_memory(
     ] = None,
     min_confidence: Annotated[float, Meta(ge=0, le=1)] | None = None,
     as_of: Annotated[str | None, Meta(description="Answer as the bank would have at that ISO time.")] = None,
-    expand: Annotated[bool, Meta(description="Also follow links from the hits.")] = False,
+    expand: Annotated[Expand | None, Meta(description="Also follow links from the hits.")] = None,
     explain: Annotated[bool, Meta(description="Add why each hit was returned.")] = True,
     max_tokens: Budget = 2000,
     cursor: Cursor = None,
@@ -84,7 +86,7 @@ def search_memory(
         min_confidence=min_confidence,
         as_of=as_of,
         include_superseded=True,
-        expand=True if expand else None,
+        expand=expand,
         explain=explain,
     )
     now = bank.engine.now()
@@ -203,11 +205,7 @@ def neighbors(
     """Memories that are linked to one, within a number of steps, and how."""
     bank = call.bank()
     found = bank.neighbors(id, rel=rel, direction=direction, depth=depth)
-    now = bank.engine.now()
-    lines = [f"[{edge.src}] {edge.rel} [{edge.dst}]" for edge in found.links]
-    lines += [memory_line(memory, now) for memory in found.memories.values()]
-    lines += [f"[{gone}] is gone" for gone in found.dangling]
-    return page(lines, max_tokens, start=read_cursor(cursor), empty="no links")
+    return page(linked_lines(bank, found), max_tokens, start=read_cursor(cursor), empty="no links")
 
 
 def history(

@@ -8,13 +8,14 @@ user named instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
 from skep.integrations.capture import AGENTS, REVIEW
 from skep.integrations.hooks import age, clip, standing
-from skep.model import RELATIONS, Kind, Memory, Remembered, Scope
+from skep.model import RELATIONS, Graph, Kind, Memory, Remembered, Scope
+from skep.retrieval.recall_config import Expand
 from skep.server.mcp.render import (
     by_words,
     conflict_line,
@@ -23,10 +24,14 @@ from skep.server.mcp.render import (
     ids,
     memory_line,
     page,
+    pair_line,
     read_cursor,
 )
 from skep.server.mcp.session import STATS, addresses
 from skep.server.mcp.tool_calls import IS_ID, Call, Tool, ToolError, tool
+
+if TYPE_CHECKING:
+    from skep.bank.bank import Bank
 
 MAX_RESULTS: Final = 100
 NOTHING_YET: Final = "nothing found: nothing is stored yet. remember stores what a later session will need."
@@ -82,12 +87,13 @@ def remember(
     ]
     | None = None,
     on_conflict: Annotated[
-        Literal["warn", "supersede", "raise", "ignore"],
+        Literal["warn", "supersede", "raise", "ignore"] | None,
         Meta(
-            description="If it contradicts or repeats a stored memory. warn: store it and report. "
-            "supersede: replace what is outdated, confirm what is repeated. raise: refuse. ignore: do not look."
+            description="If it contradicts or repeats a stored memory; warn, if the bank does not say. warn: store it "
+            "and report. supersede: replace what is outdated, confirm what is repeated. raise: refuse. "
+            "ignore: do not look."
         ),
-    ] = "warn",
+    ] = None,
 ) -> str:
     """Store one memory for later sessions. Use it for decisions, preferences, corrections, how something
     works, what failed and why; not for what the code or the conversation already shows. One statement per
@@ -143,7 +149,10 @@ def _advice(stored: Remembered) -> str:
         if conflict.kind == "duplicate":
             return f"Both are kept. To keep one: revise(id={new!r}, replaced_by={conflict.existing.id!r})."
     old = stored.conflicts[0].existing.id
-    return f"Both are kept. If the older no longer holds: revise(id={old!r}, replaced_by={new!r})."
+    return (
+        f"Both are kept. If the older no longer holds: revise(id={old!r}, replaced_by={new!r}). If both hold:"
+        f" resolve(id={old!r}, other={new!r}, decision='KEEP_BOTH')."
+    )
 
 
 def recall(
@@ -165,6 +174,7 @@ def recall(
     include_superseded: Annotated[
         bool, Meta(description="Also what was replaced, marked as outdated.")
     ] = False,
+    expand: Annotated[Expand | None, Meta(description="Also follow links from the hits.")] = None,
     max_tokens: Budget = 1000,
     cursor: Cursor = None,
 ) -> str:
@@ -186,6 +196,7 @@ def recall(
         valid_at=valid_at,
         metadata=metadata,
         include_superseded=include_superseded,
+        expand=expand,
     )
     now = bank.engine.now()
     lines = [hit_line(hit, now) for hit in found.hits]
@@ -249,31 +260,89 @@ def forget(
     *,
     ids: Ids,
     dry_run: Annotated[bool, Meta(description="Only say what would be erased.")] = False,
+    derived: Annotated[
+        bool, Meta(description="Also what was derived from them or merged with them.")
+    ] = False,
 ) -> str:
     """Erase memories for good, from every copy; nothing brings them back. Use it when the user asks for
     something to be forgotten, or for secrets stored by mistake. For what is merely outdated use revise."""
     if not ids:
         raise ToolError("nothing to forget; pass at least one id")
-    receipt = call.bank().forget(ids, dry_run=dry_run)
+    receipt = call.bank().forget(ids, dry_run=dry_run, derived=derived)
     if not dry_run:
         touch(call, *receipt.memories)
     verb = "would erase" if receipt.dry_run else "erased"
     places = ", ".join(f"{place} {count}" for place, count in receipt.erased.items() if count)
-    return f"{verb} {ids_text(receipt.memories)}" + (f" ({places})" if places else "")
+    told = f"{verb} {ids_text(receipt.memories)}" + (f" ({places})" if places else "")
+    repeats = (*receipt.derived, *receipt.copies)
+    if repeats:
+        told += f"\nmay still say the same: {ids_text(repeats)}; derived=true erases those too"
+    return told + "".join(f"\nnot reached: {place}" for place in receipt.unreached)
 
 
 def link(
     call: Call,
     *,
     src: Id,
-    dst: Id,
-    rel: Annotated[str, Meta(description=f"{', '.join(RELATIONS)}, or a word of your own.")] = "related",
+    dst: Annotated[str | None, Meta(description="Leave out to show.", extra=IS_ID)] = None,
+    rel: Annotated[str, Meta(description=f"{', '.join(RELATIONS)}, or a word of your own.")] | None = None,
     strength: Annotated[float, Meta(ge=0, le=1)] = 1.0,
+    verb: Annotated[
+        Literal["add", "remove", "show"], Meta(description="show: what src is linked to, and how.")
+    ] = "add",
+    depth: Annotated[int, Meta(description="Steps to show.", ge=1, le=5)] = 1,
 ) -> str:
-    """Connect two memories, so that finding one leads to the other. The same link twice is one link."""
-    made = call.bank().link(src, dst, rel=rel, strength=strength)
+    """Connect two memories, so that finding one leads to the other; or remove a link, or show the links of one.
+    The same link twice is one link."""
+    bank = call.bank()
+    if verb == "show":
+        return page(linked_lines(bank, bank.neighbors(src, rel, depth=depth)), 1500, empty="no links")
+    if dst is None:
+        raise ToolError(f"{verb} needs dst, the memory that src is linked to")
     touch(call, src, dst)
+    if verb == "remove":
+        count = bank.unlink(src, dst, rel)
+        return f"removed {count} link{'' if count == 1 else 's'}"
+    made = bank.link(src, dst, rel=rel or "related", strength=strength)
     return f"linked [{made.src}] {made.rel} [{made.dst}]"
+
+
+def linked_lines(bank: Bank, found: Graph) -> list[str]:
+    """Links, the memories at their ends, and the ends that are gone."""
+    now = bank.engine.now()
+    lines = [f"[{edge.src}] {edge.rel} [{edge.dst}]" for edge in found.links]
+    lines += [memory_line(memory, now) for memory in found.memories.values()]
+    return lines + [f"[{gone}] is gone" for gone in found.dangling]
+
+
+def resolve(
+    call: Call,
+    *,
+    id: Annotated[str | None, Meta(description="Only conflicts of this memory.", extra=IS_ID)] = None,
+    other: Annotated[
+        str | None, Meta(description="With id and a decision: settle these two.", extra=IS_ID)
+    ] = None,
+    decision: Annotated[
+        Literal["SUPERSEDED", "KEEP_BOTH", "MERGE", "CONTRADICTION"] | None,
+        Meta(
+            description="SUPERSEDED: the newer replaces the older. KEEP_BOTH: both hold. MERGE: they say the same. "
+            "CONTRADICTION: one is wrong and it is not clear which."
+        ),
+    ] = None,
+    max_tokens: Budget = 1500,
+    cursor: Cursor = None,
+) -> str:
+    """Memories that repeat, update or contradict each other: list them, or settle two. What is settled does not
+    come up again; nothing is deleted, and undo takes it back. When in doubt: KEEP_BOTH."""
+    bank = call.bank()
+    if decision is not None:
+        if id is None or other is None:
+            raise ToolError("a decision needs id and other, the two memories it is about")
+        count = bank.resolve_judgement(id, other, decision, client_name(call))
+        touch(call, id, other)
+        return f"{decision} on [{id}] and [{other}]; {count} events"
+    lines = [pair_line(one) for one in bank.find_conflicts(id, progress=call.progress)]
+    return page(lines, max_tokens, start=read_cursor(cursor), empty="no conflicts")
 
 
 def memory_status(call: Call) -> str:
@@ -292,9 +361,7 @@ def memory_status(call: Call) -> str:
         lines.append(f"{status.pending} not embedded yet; found by their words until then")
     waiting = len(bank.pending_judgements())
     if waiting:
-        lines.append(
-            f"{waiting} pairs wait for a decision; the tools of `skep mcp --profile full` offer them"
-        )
+        lines.append(f"{waiting} pairs wait for a decision: pending_judgements")
     size = f", {status.size_bytes // 1024} KiB" if status.path else ""  # no file has none
     lines.append(f"{status.links} links, {status.events} events{size}")
     lines.append(f"bank: {status.path or f'{call.place}, which the first remember makes'}")
@@ -335,10 +402,10 @@ def default_tools() -> list[Tool]:
         tool(recall, title="Recall", reads=True),
         tool(revise, title="Revise a memory", repeats=True),
         tool(forget, title="Forget for good", destroys=True, repeats=True),
-        tool(link, title="Link memories", repeats=True),
+        tool(link, title="Links of memories", repeats=True),
+        tool(resolve, title="Conflicts", repeats=True),
         tool(report_outcome, title="Report how a task went"),
         tool(recommend, title="What worked before", reads=True),
-        tool(memory_status, title="Memory status", reads=True),
     ]
 
 
@@ -354,6 +421,7 @@ def report_outcome(
         list[str],
         Meta(description="Ids of the memories that were relied on, as shown in brackets.", extra=IS_ID),
     ] = [],  # noqa: B006 - read only
+    steps: Annotated[list[str], Meta(description="What you did, in order, as run_tests(unit).")] = [],  # noqa: B006
     lesson: Annotated[
         str | None, Meta(description="What to do the same way, or differently, next time.")
     ] = None,
@@ -371,6 +439,7 @@ def report_outcome(
         task,
         success if grade is None else grade,
         used=used,
+        steps=steps,
         task_type=task_type,
         domain=domain,
         lesson=lesson,
@@ -486,6 +555,7 @@ def maintain_with(judge: Sequence[str] | None) -> Callable[..., str]:
 def learning_tools(judge: Sequence[str] | None = None) -> list[Tool]:
     """The tools of this module that the full profile adds."""
     return [
+        tool(memory_status, title="Memory status", reads=True),
         tool(maintain_with(judge), title="Clean up", destroys=True, repeats=True, long=True),
         tool(pending_judgements, title="Questions that wait", reads=True),
         tool(resolve_judgement, title="Answer a question", destroys=True, repeats=True),

@@ -1,7 +1,8 @@
-"""Figures of the whole hive as one agent may see them: conflicts, strategies, outcomes, counts.
+"""The whole hive, read by one agent as if it were one bank.
 
-`Figures` asks every member once with a typed frame, wherever it runs; a copy counts once, and each answer says who was
-silent. Called by `agent_bank` and `hive`. It writes nothing.
+`WholeHive` is a `Bank` whose look-ups reach every member; for conflicts, strategies, outcomes and counts it asks each
+of them once with a typed frame, wherever it runs. A copy counts once, and each answer says who was silent. Called by
+`agent_bank`. It writes nothing.
 """
 
 from __future__ import annotations
@@ -15,26 +16,27 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.bank.bank_file import BankStatus
-from skep.errors import NotFoundError
-from skep.events import mentioned, order, voided
+from skep.bank.read import every
+from skep.events import order, voided
 from skep.filters import Filter
 from skep.hive.hive_recall import faded
 from skep.hive.member_calls import Listed
 from skep.hive.members import outcomes_of
 from skep.hive.messages import Ask, OutcomesAnswer, OutcomesQuery, StatusAnswer, StatusQuery
-from skep.model import CURRENT, Conflict, Event, Memory, Outcome, Scope, ScopeLike
+from skep.model import CURRENT, Conflict, Event, Link, Memory, Outcome, Scope, ScopeLike
 from skep.replication.version_vectors import Versions
 from skep.semantics.find_conflicts import CANDIDATE, age, comparable, judge, whole_words, worth_comparing
 from skep.storage.memory_rows import searched_text
 from skep.text.terms import query_terms
-from skep.validation import clean_call, clean_count, clean_flag, clean_number, clean_scope, clean_text
+from skep.validation import clean_call, clean_count, clean_number, clean_scope, clean_text
 
 if TYPE_CHECKING:
     from skep.engine.embeddings import Progress
     from skep.hive.agent_bank import AgentBank
-    from skep.hive.hive import Hive
     from skep.hive.hive_recall import Heard
-    from skep.lifecycle.learn import Effect, Recommendation
+    from skep.lifecycle.learn import Recommendation
+    from skep.recall.recaller import Recaller
+    from skep.semantics.link_graph import Direction
 
 
 STRATEGIES = 50
@@ -63,49 +65,40 @@ class Near(msgspec.Struct, frozen=True):
     similarity: float
 
 
-Sees = Callable[[Memory], bool]
-"""True if a read may show a memory."""
+class WholeHive(Bank):
+    """The reading verbs of a bank, over all that an agent of a hive may see."""
 
-
-class Figures:
-    """The whole hive in figures, as one agent may see them."""
-
-    def __init__(self, hive: Hive, agent: AgentBank) -> None:
-        self.hive = hive
+    def __init__(self, agent: AgentBank, recaller: Recaller) -> None:
+        super().__init__(agent.engine)
+        self.hive = agent.hive
         self._agent = agent
+        self._recall = recaller
 
-    def sees(self, scope: ScopeLike | None, include_shared: bool) -> Sees | None:
-        """The test that a read with a scope puts memories to; None where everything is shown."""
-        shared = clean_flag("include_shared", include_shared)
-        if scope is None:
-            return None
-        asked = clean_scope("scope", scope, self._agent.engine.settings.label_limit, asked=True)
-        return lambda memory: asked.admits(memory.scope) or (shared and memory.scope.shared)
+    def _found(self, memory_id: str) -> Memory:
+        return self._agent.get(memory_id)
 
-    def shown_memory(self, memory_id: str, sees: Sees | None) -> Memory:
-        """A memory that a read may show. Of what lies outside its scope, a read does not even say that it exists."""
-        memory = self._agent.get(memory_id)
-        if sees is not None and not sees(memory):
-            raise NotFoundError(
-                f"there is no memory {memory_id!r} in that scope; ask without a scope, or with include_shared=True"
-            )
-        return memory
+    def _known(self, memory_ids: Iterable[str]) -> dict[str, Memory]:
+        ids, private = tuple(memory_ids), self._agent.private
+        engines = [self._engine] if private is None else [private.engine, self._engine]
+        found = ((name, engine.get(name)) for engine in engines for name in ids)
+        here = {name: memory for name, memory in found if memory is not None}
+        return here | self.hive.members.memories([name for name in ids if name not in here])
 
-    def shows(self, event: Event, sees: Sees | None) -> bool:
-        """True if a read may show an event: only if it may show every memory the event speaks of."""
-        if sees is None:
-            return True
-        subjects = mentioned(event)
-        found = self._agent.known(subjects)
-        return bool(subjects) and all(name in found and sees(found[name]) for name in subjects)
+    def _links_of(self, memory_id: str, rel: str | None, direction: Direction) -> list[Link]:
+        found = dict.fromkeys(super()._links_of(memory_id, rel, direction))
+        for link in self.hive.members.links_of(memory_id):
+            outward, inward = link.src == memory_id, link.dst == memory_id
+            right = {"out": outward, "in": inward}.get(direction, outward or inward)
+            if right and rel in (None, link.rel):
+                found[link] = None
+        return list(found)
 
     def near(self, text: str, where: Filter, limit: int, *, copies: bool = False) -> tuple[list[Near], Heard]:
         """The memories of the whole hive that are nearest to a text; with `copies`, all that say the same."""
-        asking = self.hive.asking(lambda: self._agent.private)
-        members = asking.members()
-        sources = asking.sources(members, Ask(), limit)
+        members = self.hive.scatter(self._agent.private)
+        sources = self.hive.sources(members, Ask(), limit)
         pool = sources.search(
-            query_terms(text), sources.embed(text), faded(where, asking.policy), limit, limit
+            query_terms(text), sources.embed(text), faded(where, self.hive.policy), limit, limit
         )
         scores = list(zip(pool.words.tolist(), sources.calibrate(pool.cosine).tolist(), strict=True))
         found: list[Near] = []
@@ -131,7 +124,7 @@ class Figures:
         One question to the hive per memory that is looked at. The list says, as `missing`, who could not be asked.
         """
         if self._agent.alone:
-            return self._agent.home.bank.find_conflicts(
+            return super().find_conflicts(
                 memory_id,
                 threshold=threshold,
                 contradiction_fn=contradiction_fn,
@@ -142,7 +135,7 @@ class Figures:
         bar = clean_number("threshold", threshold, 0.0, 1.0)
         clean_call("contradiction_fn", contradiction_fn)
         clean_call("progress", progress)
-        sees = self.sees(scope, include_shared)
+        sees = self._sees(scope, include_shared)
         shared = sees is None or sees(Memory(id="", kind="fact", text=""))
         missing: set[str] = set()
 
@@ -154,26 +147,16 @@ class Figures:
                 statuses=CURRENT,
             )
             text = searched_text(memory.title, memory.text)
-            found, heard = self.near(
-                text, where, self._agent.engine.settings.conflict_candidates, copies=True
-            )
+            found, heard = self.near(text, where, self._engine.settings.conflict_candidates, copies=True)
             missing.update(heard.missing)
-            return _opposed(memory, found, bar, contradiction_fn)
+            return opposed(memory, found, bar, contradiction_fn)
 
         if memory_id is not None:
-            conflicts = of(self.shown_memory(memory_id, sees))
+            conflicts = of(self._seen(memory_id, sees))
         else:
-            conflicts = self._all_opposed(list(self._everything(scope, include_shared)), of, progress)
+            memories = list(every(self._agent, scope=scope, include_shared=include_shared))
+            conflicts = self._all_opposed(memories, of, progress)
         return Listed(conflicts, asked=len(self.hive.layout.members), missing=missing)
-
-    def _everything(self, scope: ScopeLike | None, include_shared: bool) -> Iterable[Memory]:
-        cursor: str | None = None
-        while True:
-            page = self._agent.find(scope=scope, include_shared=include_shared, limit=1000, cursor=cursor)
-            yield from page
-            if page.cursor is None:
-                return
-            cursor = page.cursor
 
     @staticmethod
     def _all_opposed(
@@ -206,14 +189,12 @@ class Figures:
         from skep.lifecycle.learn import Candidate, best_of, context_match
 
         if self._agent.alone:
-            return self._agent.home.bank.recommend(
-                task, k, domain=domain, scope=scope, include_shared=include_shared
-            )
-        text = clean_text("task", task, self._agent.engine.settings.text_limit)
+            return super().recommend(task, k, domain=domain, scope=scope, include_shared=include_shared)
+        text = clean_text("task", task, self._engine.settings.text_limit)
         wanted = clean_count("k", k, 1, 1000)
         field = None if domain is None else clean_text("domain", domain, 500)
         asked = None if scope is None else clean_scope("scope", scope, 500, asked=True)
-        now = self._agent.engine.now()
+        now = self._engine.now()
         where = self._agent.filter(scope=asked, include_shared=include_shared, kind="procedure", valid_at=now)
         found, heard = self.near(text, where, STRATEGIES)
         total, silent = self._counted()
@@ -226,68 +207,44 @@ class Figures:
             domain=field,
             total=sum(part.trials for part in total),
             now=now,
-            links=self._agent.links_of,
-            get=lambda name: self._agent.known([name]).get(name),
+            links=lambda name: self._links_of(name, None, "both"),
+            get=lambda name: self._known([name]).get(name),
         )
         missing = {*heard.missing, *silent}
         return Listed(best, asked=len(self.hive.layout.members), missing=missing)
 
     def outcomes(
-        self,
-        memory_id: str | None = None,
-        *,
-        scope: ScopeLike | None = None,
-        include_shared: bool = False,
+        self, memory_id: str | None = None, *, scope: ScopeLike | None = None, include_shared: bool = False
     ) -> list[Outcome]:
-        """The outcomes of the whole hive, oldest first; see `Bank.outcomes`.
-
-        The list says, as `missing`, who could not be asked.
-        """
+        """The outcomes of the whole hive, oldest first; the list says, as `missing`, who could not be asked."""
         from skep.lifecycle.learn import outcome_of
 
-        if self._agent.alone:
-            return self._agent.home.bank.outcomes(memory_id, scope=scope, include_shared=include_shared)
-        sees = self.sees(scope, include_shared)
+        sees = self._sees(scope, include_shared)
         if memory_id is not None:
-            self.shown_memory(memory_id, sees)
+            self._seen(memory_id, sees)
         events = self._outcome_events(memory_id)
-        shown = [outcome_of(event) for event in events if self.shows(event, sees)]
+        shown = [outcome_of(event) for event in events if self._shown(event, sees)]
         return Listed(shown, asked=events.asked, missing=events.missing)
 
     def _outcome_events(self, memory_id: str | None = None) -> Listed[Event]:
-        told = self.hive.calls.ask(OutcomesQuery(memory=memory_id), OutcomesAnswer)
+        query = OutcomesQuery(memory=memory_id)
+        told = self.hive.calls.ask(query, OutcomesAnswer)
         parts = list(told.answers.values())
         if self._agent.private is not None:
-            parts.append(outcomes_of("", self._agent.private, OutcomesQuery(memory=memory_id)))
+            parts.append(outcomes_of(self._agent.private, query))
         undone = voided({event.id: event for part in parts for event in part.undos}.values())
         found = {event.id: event for part in parts for event in part.events if event.id not in undone}
         return Listed(sorted(found.values(), key=order), asked=len(told.asked), missing=told.missing)
 
-    def stats(self, scope: ScopeLike | None, *, include_shared: bool) -> dict[str, Any]:
-        """Outcomes of the whole hive, counted. `redacted` counts what was taken out before this agent's own member
-        stored it.
-        """
-        outcomes = self.outcomes(scope=scope, include_shared=include_shared)
-        home = self._agent.home.bank.stats(scope=scope, include_shared=include_shared)
-        told = Bank._tallied(outcomes) | {"redacted": home["redacted"]}  # pyright: ignore[reportPrivateUsage]
-        if isinstance(outcomes, Listed):
+    def _tallied(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        told = super()._tallied(outcomes)
+        if isinstance(outcomes, Listed) and not self._agent.alone:
             told |= {"completeness": outcomes.completeness, "missing": outcomes.missing}
         return told
 
-    def utility(self, scope: ScopeLike | None, *, include_shared: bool) -> list[Effect]:
-        """The effect on success of memories that were sometimes withheld."""
-        from skep.lifecycle.learn import effects
-
-        found = effects(self._outcome_events())
-        sees = self.sees(scope, include_shared)
-        if sees is None:
-            return found
-        memories = self._agent.known([effect.memory for effect in found])
-        return [one for one in found if one.memory in memories and sees(memories[one.memory])]
-
     def status(self) -> HiveStatus:
         """Counts and sizes of the whole hive, each memory once; path, actor and schema are those of the home bank."""
-        home = self._agent.home.bank.status()
+        home = super().status()
         first = self.hive.calls.ask(StatusQuery(), StatusAnswer)
         parts, missing = self._covered(first.answers, first.missing)
         asked = len(first.asked)
@@ -340,7 +297,7 @@ class Figures:
         return [*told.answers.values(), *self._covered(told.answers, told.missing)[0]], told.missing
 
 
-def _opposed(
+def opposed(
     memory: Memory,
     found: Iterable[Near],
     threshold: float,

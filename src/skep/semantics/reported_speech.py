@@ -1,0 +1,80 @@
+"""Who says a line, and what they say of themselves as a statement about them.
+
+`evidence`, extraction and learning from content call this. It is a function of the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from skep.runtime import lazy
+from skep.semantics import lexicon as lx
+
+_NAME = r"[^\W\d_][\w.'-]{0,30}"
+LABEL = lazy(rf"\s*(?P<name>(?:{_NAME}[ \t]){{0,2}}{_NAME})(?:[ \t]\([^()\n]{{1,40}}\))?[ \t]?:(?=\s)")
+"""What stands before a colon at the beginning of a line: "Ana Lee: ", "user (web): "."""
+ROLES = lx.word_set("user assistant human ai agent customer support client caller bot system me")
+NOBODY = lx.word_set(
+    """note notes reminder reminders fyi todo fixme info memo fact important update updates warning error ps tip result
+    results again summary decision question answer log status hint caution example remember deadline owner"""
+)
+
+
+def speaker(line: str) -> str | None:
+    """The speaker of a line, if it names one.
+
+    >>> speaker("Ana: I live in Oslo"), speaker("Note: I live in Oslo"), speaker("our limits: none")
+    ('Ana', None, None)
+    """
+    found = LABEL.match(line)
+    if found is None:
+        return None
+    name, words = found["name"], found["name"].split()
+    if name.casefold() in ROLES or (
+        name.casefold() not in NOBODY and all(word[0].isupper() for word in words)
+    ):
+        return found.group().strip(" \t:")
+    return None
+
+
+FIRST_PERSON = (
+    (r"\bI['’]m\b|\bI am\b", "{who} is"),
+    (r"\bI['’]ve\b|\bI have\b", "{who} has"),
+    (r"\bI['’]d\b", "{who} would"),
+    (r"\bI don['’]?t\b|\bI do not\b", "{who} does not"),
+    (r"\b[Mm]y\b", "{whose}"),
+    (r"\b(?:mine|myself|me)\b", "{who}"),
+)
+_I_DO = lazy(
+    r"\bI ((?:(?:always|never|really|also|usually|often|still|just|only|mostly|generally|sometimes) )*)(\w+)"
+)
+_UNCHANGED = lazy(r"can|could|will|would|shall|should|may|might|must|was|had|did|does|is|has")
+
+
+def as_statement(text: str) -> str:
+    """A sentence without the label of its speaker; what somebody says of themselves names them.
+
+    >>> as_statement("user: I live in Oslo with my cat."), as_statement("User: we use pnpm here, not npm")
+    ("The user lives in Oslo with the user's cat.", 'We use pnpm here, not npm')
+    >>> as_statement("Ana: I never drink coffee"), as_statement("Deploys need two approvals")
+    ('Ana never drinks coffee', 'Deploys need two approvals')
+    """
+    name = speaker(text)
+    label = LABEL.match(text)
+    if name is None or label is None:
+        return text
+    said = text[label.end() :].strip()
+    bare = re.sub(r" \(.*\)", "", name)
+    who = f"the {bare.casefold()}" if bare.casefold() in ROLES else bare
+    for pattern, form in FIRST_PERSON:
+        said = re.sub(pattern, form.format(who=who, whose=f"{who}'s"), said)
+    said = _I_DO.sub(lambda found: f"{who} {found[1]}{_third_person(found[2])}", said)
+    return said[:1].upper() + said[1:]
+
+
+def _third_person(verb: str) -> str:
+    if _UNCHANGED.fullmatch(verb) or lx.lemma(verb)[1]:
+        return verb
+    if re.search(r"[^aeiou]y$", verb):
+        return verb[:-1] + "ies"
+    return verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")
