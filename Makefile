@@ -10,7 +10,7 @@ SUITE := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Tests expect the compiled core; where it could not be built, they are told to do without.
 CORE = $(if $(wildcard src/skep/_core*),,SKEP_NATIVE=0)
 
-.PHONY: help demo test test-full test-numpy test-core test-adapters simulate fuzz check format walk bench bench-full bench-quality docs core wheel packages clean
+.PHONY: help demo test test-full test-numpy test-core test-adapters simulate fuzz check format walk bench bench-full bench-quality docs site sbom core wheel packages clean
 
 help:  ## What can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,12 @@ bench-quality: $(READY)  ## Quality of every preset; DATA=folder of evaluation s
 
 docs: $(READY)  ## The reference pages, from the code.
 	$(BIN)/python scripts/build_reference.py
+
+site: $(READY)  ## The site of the documentation, in build/site; nothing on it is fetched when it is read.
+	@$(BIN)/python scripts/build_site.py
+
+sbom: $(READY)  ## dist/skep.cdx.json: what an installed skep consists of (CycloneDX).
+	@$(BIN)/python scripts/build_sbom.py
 
 core: | $(VENV)/pyvenv.cfg  ## Build the compiled core in place; only what has changed.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77'

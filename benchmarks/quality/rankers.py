@@ -40,9 +40,11 @@ WITH_TABLE = "default+table"
 """`default` on a bank that has the table of words as its embedder."""
 
 
-def prepare(data: EvalSet, wanted: Sequence[str], model: Path | None = None) -> dict[str, Ranker]:
+def prepare(
+    data: EvalSet, wanted: Sequence[str], model: Path | None = None, *, embedder: str | None = None
+) -> dict[str, Ranker]:
     """The rankers by name, over one index of the set; over others with the table, or with the published MiniLM."""
-    sources = InMemorySources(data.memories, default_embedder())
+    sources = InMemorySources(data.memories, open_embedder(embedder) if embedder else default_embedder())
     every: dict[str, Ranker] = {
         "bm25": lambda question, limit: _by_scores(sources, question, limit, words=1.0, vectors=0.0),
         "vectors": lambda question, limit: _by_scores(sources, question, limit, words=0.0, vectors=1.0),

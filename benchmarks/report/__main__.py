@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import given
-from benchmarks.report import goals, readme, scenarios, tables
+from benchmarks.report import benchmarks_page, goals, scenarios, tables
 from benchmarks.report import history as history_
 from benchmarks.report.figures import ENOUGH, ENOUGH_WORDS, Report, command, loads, sizes
 from benchmarks.speed.plan import changed, profile_of
@@ -315,7 +315,7 @@ def main() -> None:
         kept.write_text(json.dumps(known, separators=(",", ":")).replace('{"started"', '\n{"started"') + "\n")
     print(write(results, out, plots=not options.no_plots, others=HERE))
     if out == HERE / "REPORT.md":
-        readme.renew(HERE.parent / "README.md", taken)
+        benchmarks_page.renew(HERE.parent / "docs" / "explanation" / "benchmarks.md", taken)
 
 
 def _name(results: Path) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from benchmarks.report.__main__ import _environment, _name, write
+from benchmarks.report.benchmarks_page import END, START, put, table
 from benchmarks.report.figures import command, exponents, loads, resources, verdicts
 from benchmarks.report.goals import count, quality_goals, speed_goals, tally
 from benchmarks.report.history import digest, keep, rows
-from benchmarks.report.readme import END, START, put, table
 from benchmarks.report.scenarios import chapter, maintenance
 from benchmarks.report.tables import absent, by_engine, losses, others, speed
 from benchmarks.speed.__main__ import chosen, parser
@@ -279,15 +279,15 @@ def test_hive_and_maintenance_have_a_chapter_when_they_were_measured() -> None:
 HERE = Path(__file__).resolve().parents[2]
 
 
-def test_the_readme_says_what_the_committed_results_say() -> None:
-    text = (HERE / "README.md").read_text()
+def test_the_page_of_benchmarks_says_what_the_committed_results_say() -> None:
+    text = (HERE / "docs/explanation/benchmarks.md").read_text()
     report = json.loads((HERE / "benchmarks/results/speed-full.json").read_text())
 
     assert START in text
     assert put(text, report) == text, "run `python -m benchmarks.report`"
 
 
-def test_the_table_of_the_readme_marks_the_best_sound_answer() -> None:
+def test_the_table_of_speed_marks_the_best_sound_answer() -> None:
     made = at(100_000, hybrid=0.95, write=0.211)
     made["sizes"]["100000"]["chroma"] = {"status": "failed", "reason": "write: it hung", "ops": {}}
 

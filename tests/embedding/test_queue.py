@@ -323,6 +323,9 @@ def test_a_batch_that_is_not_finished_when_told_to_stop_is_offered_to_others() -
 
     assert not queue.stop(timeout=0.01)
     assert source.released
+    source.released = False
+    assert not queue.stop(timeout=0.01)
+    assert not source.released, "once: the bank may be closed by the time the process ends"
     go_on.set()
     assert queue.stop(timeout=30)
 

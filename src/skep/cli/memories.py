@@ -309,7 +309,8 @@ def search(
         print_json(found)
     for hit in () if as_json else found.hits:
         mark = click.style(f" ({', '.join(hit.flags)})", fg="yellow") if hit.flags else ""
-        click.echo(f"{click.style(f'{hit.score:.3f}', fg='green')}  {memory_line(hit.memory)}{mark}")
+        score = click.style(f"{hit.score:.3f} {hit.level:6}", fg="green")
+        click.echo(f"{score}  {memory_line(hit.memory)}{mark}")
         if explain:
             click.echo(click.style(f"       {hit.why()}", dim=True))
     if explain and not as_json:

@@ -136,6 +136,7 @@ class EmbedWorker:
         """Set while there is new work that no pass has looked for yet."""
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._released = False
         self.last_error: str | None = None
         """The error of the embedder when it last failed; None once it works again."""
 
@@ -158,6 +159,7 @@ class EmbedWorker:
         """Work in a daemon thread until `stop`. Starting twice is harmless."""
         if self._thread is None or not self._thread.is_alive():
             self._stopping.clear()
+            self._released = False
             self._thread = threading.Thread(target=self._run, name="skep-embed", daemon=True)
             self._thread.start()
             _started.add(self)
@@ -173,7 +175,8 @@ class EmbedWorker:
         self._woken.set()
         if self._thread is not None:
             self._thread.join(timeout)
-        if self.running:
+        if self.running and not self._released:
+            self._released = True  # once: at the end of the process the bank may be closed
             self.source.release()
         return not self.running
 

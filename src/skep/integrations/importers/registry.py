@@ -35,6 +35,7 @@ from skep.integrations.importers.chats import (
     read_chatgpt,
     read_claude,
 )
+from skep.integrations.importers.chroma import is_chroma, read_chroma
 from skep.integrations.importers.cogx import is_cogx, read_cogx
 from skep.integrations.importers.databases import (
     is_claude_mem,
@@ -76,6 +77,7 @@ SOURCES: Final[tuple[Source, ...]] = (
     Source(name="reference", title="the reference memory server", sniff=is_reference, read=read_reference),
     Source(name="claude-mem", title="claude-mem", sniff=is_claude_mem, read=read_claude_mem),
     Source(name="mem0", title="mem0", sniff=is_mem0, read=read_mem0),
+    Source(name="chroma", title="Chroma", sniff=is_chroma, read=read_chroma),
     Source(name="langgraph", title="a LangGraph or LangMem store", sniff=is_langgraph, read=read_langgraph),
     Source(name="letta", title="an agent file of Letta", sniff=is_letta, read=read_letta),
     Source(

@@ -1,4 +1,4 @@
-"""The table of speed in the README, from the same results as the report."""
+"""The table of speed on the page of benchmarks, from the same results as the report."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def table(report: Report) -> str:
 
 
 def put(text: str, report: Report) -> str:
-    """A README with its table renewed; as it was where it has no marks or the results have no such size."""
+    """A page with its table renewed; as it was where it has no marks or the results have no such size."""
     if START not in text or END not in text or str(SIZE) not in report["sizes"]:
         return text
     before, rest = text.split(START, 1)
@@ -86,5 +86,5 @@ def put(text: str, report: Report) -> str:
 
 
 def renew(path: Path, report: Report) -> None:
-    """Write the table into the README."""
+    """Write the table into the page."""
     path.write_text(put(path.read_text(), report))
