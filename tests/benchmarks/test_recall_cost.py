@@ -1,4 +1,4 @@
-"""The measurement of a recall's processor time asks every engine for the same, and its figures are those of the page."""
+"""The measurement of a recall's processor time asks every engine for the same; the page shows its figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from benchmarks.recall_cost import PAGE, RESULTS, main, milliseconds, renewed, told
 
 
