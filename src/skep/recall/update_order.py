@@ -43,6 +43,8 @@ WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
 LEAST = -4.5
 """The log odds of the comparer from which it matters what the reader said."""
+UNREAD = 1.0
+"""The log odds of the linear comparer from which a pair is looked at that nobody has read."""
 WEIGHTS = (0.4, 1.5, -0.4, 0.4, 3.2, -5.4)
 BIAS = -1.1
 """Of the log odds of the comparer, the newer one's share of the older one's score, the words of the question that only
@@ -168,7 +170,8 @@ class UpdateOrder:
             told: list[int] = np.flatnonzero(found > LEAST).tolist()
             read = self._read(pairs, {*told, *close})
             update = read[told, UPDATE]
-            found[told] = np.where(np.isnan(update), found[told], (found[told] + update) / 2)
+            alone_sure = np.where(found[told] >= UNREAD, found[told], -np.inf)
+            found[told] = np.where(np.isnan(update), alone_sure, (found[told] + update) / 2)
             said = {pairs[at]: read[at] for at in close}
             odds[older, newer] = judged(
                 found,
