@@ -59,6 +59,8 @@ CANDIDATE = 0.3
 """Similarity on the common scale from which two memories are compared."""
 OVERLAP = 0.5
 """Share of words in common from which two memories are compared whatever their similarity."""
+BOTH_SURE = 0.98
+"""The probability from which the comparer is sure that two near memories both hold; below it a judge is asked."""
 REPORTED = 0.65
 """Probability from which the verdict of the comparer is a conflict. Below that it says nothing."""
 LIKELY = 0.75
@@ -204,7 +206,7 @@ def _conflict(
         kind is not None and related and existing.level != memory.level
     ):  # a summary never contradicts its sources
         kind, reason = "duplicate", "similarity"
-    if kind is None and confidence < REPORTED and similarity >= unsure and _alike(existing, memory):
+    if kind is None and confidence < BOTH_SURE and similarity >= unsure and _alike(existing, memory):
         kind, reason = "duplicate", "similarity"
     if kind is None:
         if contradiction_fn is None or not contradiction_fn(existing, memory):
