@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.given import folder_of_sets, number, to_write
 from benchmarks.hive.data import FILES, build, environment, fill, read
+from skep.bank.read import every
 
 SETS = ("amplihack_forget", "factcon_6k", "amplihack_hive", "amplihack_long", "locomo_obs")
 AGENTS = (1, 5, 20, 100)
@@ -62,9 +63,14 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         "recall_at_10": round(sum(found) / len(found), 4),
         "cpu_ms_p50": round(median(times) * 1000, 2),
         "completeness": completeness,
-        "gateway": hive.gateway.counts(),
+        "gateway": {status: _count(hive, status) for status in ("active", "quarantined")},
         "lists": lists,
     }
+
+
+def _count(hive: Any, status: str) -> int:
+    """The memories of a hive with a status, each once."""
+    return sum(1 for _memory in every(hive.agent("agent-000"), status=status))
 
 
 def compare(data: dict[str, Any], sizes: Sequence[int] = AGENTS) -> list[dict[str, Any]]:

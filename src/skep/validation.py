@@ -372,7 +372,11 @@ def clean_lines(field: str, value: object) -> list[str]:
         raise WrongTypeError(
             f"{field} must be a list of texts, got {type(cast('object', value)).__name__}", field=field
         )
-    return [clean_text(field, one, STEP_LIMIT) for one in cast("Iterable[object]", value)]
+    try:
+        lines = list(cast("Iterable[object]", value))
+    except TypeError as error:  # an array without a dimension says that it can be gone through
+        raise WrongTypeError(f"{field} must be a list of texts, got {value!r}", field=field) from error
+    return [clean_text(field, one, STEP_LIMIT) for one in lines]
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:
