@@ -61,6 +61,8 @@ OVERLAP = 0.5
 """Share of words in common from which two memories are compared whatever their similarity."""
 REPORTED = 0.65
 """Probability from which the verdict of the comparer is a conflict. Below that it says nothing."""
+APART = 0.85
+"""Probability below which a verdict leaves it open whether near memories repeat each other, and a judge is asked."""
 LIKELY = 0.75
 """Probability from which an update or a contradiction replaces the older memory, if that is asked for."""
 SURE = 0.9
@@ -204,7 +206,7 @@ def _conflict(
         kind is not None and related and existing.level != memory.level
     ):  # a summary never contradicts its sources
         kind, reason = "duplicate", "similarity"
-    if kind is None and confidence < REPORTED and similarity >= unsure and _alike(existing, memory):
+    if kind is None and confidence < APART and similarity >= unsure and _alike(existing, memory):
         kind, reason = "duplicate", "similarity"
     if kind is None:
         if contradiction_fn is None or not contradiction_fn(existing, memory):
