@@ -108,7 +108,7 @@ def _show(found: Recalled, say: Callable[[str], object]) -> None:
 @click.command("demo")
 @json_option
 def hive_demo(as_json: bool) -> None:
-    """Three agents: an update passes, a stranger is held back, a question finds who knows. Nothing is left behind."""
+    """Show three agents that share, in a folder that is thrown away."""
     from skep.hive.hive import Hive
 
     groups = {"ops": ["ana"], "shop": ["bob"], "guests": ["eve"]}
@@ -185,7 +185,7 @@ STEPS = (
 @click.command("demo")
 @json_option
 def tune_demo(as_json: bool) -> None:
-    """Tune the search of an example in two steps: filter, then cut. Nothing is left behind."""
+    """Tune the search of the example in two steps, in a folder that is thrown away."""
     from skep.cli.tune import rng
     from skep.tuning import tuning_report
     from skep.tuning.deploy import BANK, deploy, index_workspace, judge, opened

@@ -45,14 +45,20 @@ FIRST_PERSON = (
     (r"\b[Mm]y\b", "{whose}"),
     (r"\b(?:mine|myself|me)\b", "{who}"),
 )
-_HOW = r"((?:(?:always|never|also|often|still|just|sometimes|sort of|kind of|kinda|(?!(?:re|f|(?:ap|re|sup|im|com)p|multip)ly)\w+ly) )*)"
+_HOW = (
+    r"((?:(?:always|never|also|often|still|just|sometimes|sort of|kind of|kinda"
+    r"|(?!(?:re|f|(?:ap|re|sup|im|com)p|multip)ly)\w+ly) )*)"
+)
+"""Adverbs before a verb; rely, fly, apply and their like are none."""
 _I_DO = lazy(rf"\bI {_HOW}(\w+)")
 _UNCHANGED = lazy(
     r"can|could|will|would|shall|should|may|might|must|was|were|had|did|does|is|has|used|and|or|who"
 )
 _AND_DO = (
-    r"(\b{who} (?:\w+ly )?(?!(?:can|could|will|would|shall|should|may|might|must|does|did"
-    r"|likes|loves|enjoys|hates|prefers)\b)(?:(?! (?:to (?!(?:work|school|bed|town|the|an?|our)\b)[a-z]+|who|which|that|they|we|you|he|she|let|help|see|watch|when|if)\b)[^.;:!?]){0,120}?"
+    r"(\b{who} (?:\w+ly )?"
+    r"(?!(?:can|could|will|would|shall|should|may|might|must|does|did|likes|loves|enjoys|hates|prefers)\b)"
+    r"(?:(?! (?:to (?!(?:work|school|bed|town|the|an?|our)\b)[a-z]+"
+    r"|who|which|that|they|we|you|he|she|let|help|see|watch|when|if)\b)[^.;:!?]){0,120}?"
     rf" (?:and|but) ){_HOW}(live|work|study|teach|own|speak|play|drive|drink|eat|collect|prefer|like|love|enjoy|hate"
     r"|dislike|avoid|use|follow|cook|take|go|run|walk|read|write|watch|make|keep|want|need|have|do)(?= \w)"
 )
