@@ -60,7 +60,8 @@ _AND_DO = (
     r"(?:(?! (?:to (?!(?:work|school|bed|town|the|an?|our)\b)[a-z]+"
     r"|who|which|that|they|we|you|he|she|let|help|see|watch|when|if)\b)[^.;:!?]){0,120}?"
     rf" (?:and|but) ){_HOW}(live|work|study|teach|own|speak|play|drive|drink|eat|collect|prefer|like|love|enjoy|hate"
-    r"|dislike|avoid|use|follow|cook|take|go|run|walk|read|write|watch|make|keep|want|need|have|do)(?= \w)"
+    r"|dislike|avoid|use|follow|cook|take|go|run|walk|read|write|watch|make|keep|want|need|have|do|sell|manage|commute"
+    r"|volunteer|grow|raise|travel|wear|sleep|listen|rent(?= an? ))(?= \w)"
 )
 """A second verb of the same person: "Ana drives to work and never" take."""
 
