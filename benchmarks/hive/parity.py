@@ -43,6 +43,7 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         times: list[float] = []
         lists: list[list[str]] = []
         completeness = 1.0
+        gateway = {status: _count(hive, status) for status in ("active", "quarantined")}
         for query in data["asked"]:
             good = {d for d, grade in data["qrels"][query["id"]].items() if grade > 0}
             scope = query.get("meta", {}).get("scope") if data["meta"].get("scoped") else None
@@ -63,7 +64,7 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         "recall_at_10": round(sum(found) / len(found), 4),
         "cpu_ms_p50": round(median(times) * 1000, 2),
         "completeness": completeness,
-        "gateway": {status: _count(hive, status) for status in ("active", "quarantined")},
+        "gateway": gateway,
         "lists": lists,
     }
 

@@ -372,11 +372,7 @@ def clean_lines(field: str, value: object) -> list[str]:
         raise WrongTypeError(
             f"{field} must be a list of texts, got {type(cast('object', value)).__name__}", field=field
         )
-    try:
-        lines = list(cast("Iterable[object]", value))
-    except TypeError as error:  # an array without a dimension says that it can be gone through
-        raise WrongTypeError(f"{field} must be a list of texts, got {value!r}", field=field) from error
-    return [clean_text(field, one, STEP_LIMIT) for one in lines]
+    return [clean_text(field, one, STEP_LIMIT) for one in listed(field, value)]
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:

@@ -27,6 +27,7 @@ from skep.bank.bank import Bank
 from skep.embedding.embedder import default_embedder
 from skep.embedding.static_table import HashingEmbedder
 from skep.filters import Filter
+from skep.index import bm25
 from skep.index import index as segment_index
 from skep.runtime import native
 
@@ -348,12 +349,12 @@ def test_a_recall_embeds_scores_words_and_scans_once(
 
     parts = {
         "embed": (bank.engine.embeddings.embedder, "embed"),
-        "words": (segment_index, "score_words" if native is None else "look_up"),
+        "words": (segment_index, "score_words") if native is None else (bm25, "_look_up"),
         "scan": (index._scanner, "pool" if native is None else "near"),
     }
     for name, (part, work) in parts.items():
         monkeypatch.setattr(part, work, watched(name, getattr(part, work)))
-    bank.recall("worker retries of case k1301", **RECALLS[kind])
+    bank.recall(f"worker retries of case k1301 by {kind}", **RECALLS[kind])
 
     assert {name: done.count(name) for name in set(done)} == dict.fromkeys(set(done), 1), done
     assert ("words" if kind == "words" else "scan") in done

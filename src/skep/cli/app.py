@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.config import Settings, bank_file, bank_url
+from skep.config import HIVE, Settings, bank_file, bank_url
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
 from skep.model import ANCHORS_GONE, Memory, Stage
@@ -326,7 +326,14 @@ def open_bank(
     """
     options.setdefault("settings", BRIEF)
     path = outer_bank() if bank_path is None else bank_path
-    named = path not in (None, ":memory:") and bank_url(path, os.environ) is None
+    url = bank_url(path, os.environ)
+    if url is not None and url.startswith(HIVE):
+        from skep.hive.controller import open_agent
+
+        with contextlib.closing(open_agent(url, os.environ)) as agent:
+            yield cast("Bank", agent)
+        return
+    named = path not in (None, ":memory:") and url is None
     if named and not fills and not bank_exists(path):
         from skep.errors import BankNotFoundError
 

@@ -59,10 +59,10 @@ CANDIDATE = 0.3
 """Similarity on the common scale from which two memories are compared."""
 OVERLAP = 0.5
 """Share of words in common from which two memories are compared whatever their similarity."""
-BOTH_SURE = 0.98
-"""The probability from which the comparer is sure that two near memories both hold; below it a judge is asked."""
 REPORTED = 0.65
 """Probability from which the verdict of the comparer is a conflict. Below that it says nothing."""
+APART = 0.85
+"""Probability below which a verdict leaves it open whether near memories repeat each other, and a judge is asked."""
 LIKELY = 0.75
 """Probability from which an update or a contradiction replaces the older memory, if that is asked for."""
 SURE = 0.9
@@ -206,7 +206,7 @@ def _conflict(
         kind is not None and related and existing.level != memory.level
     ):  # a summary never contradicts its sources
         kind, reason = "duplicate", "similarity"
-    if kind is None and confidence < BOTH_SURE and similarity >= unsure and _alike(existing, memory):
+    if kind is None and confidence < APART and similarity >= unsure and _alike(existing, memory):
         kind, reason = "duplicate", "similarity"
     if kind is None:
         if contradiction_fn is None or not contradiction_fn(existing, memory):
