@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.quality.sets import EvalSet, Question
-from skep.embedding.embedder import default_embedder, open_embedder
+from skep.embedding.embedder import Embedder, default_embedder, open_embedder
 from skep.model import Recalled
 from skep.recall.update_order import UpdateOrder
 from skep.retrieval.pipeline import run
@@ -41,10 +41,17 @@ WITH_TABLE = "default+table"
 
 
 def prepare(
-    data: EvalSet, wanted: Sequence[str], model: Path | None = None, *, embedder: str | None = None
+    data: EvalSet,
+    wanted: Sequence[str],
+    model: Path | None = None,
+    *,
+    embedder: str | Embedder | None = None,
 ) -> dict[str, Ranker]:
     """The rankers by name, over one index of the set; over others with the table, or with the published MiniLM."""
-    sources = InMemorySources(data.memories, open_embedder(embedder) if embedder else default_embedder())
+    sources = InMemorySources(
+        data.memories,
+        open_embedder(embedder) if isinstance(embedder, str) else embedder or default_embedder(),
+    )
     every: dict[str, Ranker] = {
         "bm25": lambda question, limit: _by_scores(sources, question, limit, words=1.0, vectors=0.0),
         "vectors": lambda question, limit: _by_scores(sources, question, limit, words=0.0, vectors=1.0),

@@ -39,6 +39,8 @@ LONGEST = 300
 """Characters of a text that may update another: a report or a page says more than one thing."""
 NEAREST = 6
 """Older candidates that each newer one is compared with: those nearest in meaning."""
+FAR = 0.2
+"""Calibrated cosine below which two of many candidates have nothing to do with each other."""
 WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
 LEAST = -4.5
@@ -153,14 +155,14 @@ class UpdateOrder:
         odds = np.full((len(memories), len(memories)), -np.inf)
         # a turn of a conversation updates nothing by itself
         alone = np.array([memory.kind != "episode" or not memory.scope.session for memory in memories])
-        near = _near(vectors, _updatable(memories, later))
+        cosines = call.scale(vectors @ vectors.T)
+        near = _near(cosines, _updatable(memories, later))
         older, newer = np.nonzero(near & alone[:, None] & alone[None, :])
         if len(older):
             texts = [memory.text for memory in memories]
             one, other = [texts[at] for at in older], [texts[at] for at in newer]
             likely = update_scores(one, other, vectors[older], vectors[newer]).astype(np.float64)
-            raw = np.einsum("ij,ij->i", vectors[older], vectors[newer]).astype(np.float32)
-            cosine, pairs = call.scale(raw), list(zip(one, other, strict=True))
+            cosine, pairs = cosines[older, newer], list(zip(one, other, strict=True))
             nearest = np.argsort(-cosine, kind="stable")[:VERDICTS]
             close: list[int] = nearest[cosine[nearest] >= ALIKE].tolist()
             found = log_odds(likely)
@@ -254,13 +256,13 @@ def _updatable(memories: Sequence[Memory], newer: NDArray[np.bool_]) -> NDArray[
     return newer & short[:, None] & short[None, :]
 
 
-def _near(vectors: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of the older memories of each newer one (column) the nearest few."""
-    cosine = np.where(earlier, vectors @ vectors.T, -np.inf)
-    if len(cosine) <= NEAREST:
+def _near(cosines: NDArray[np.float32], earlier: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of the older memories of each newer one (column) the nearest few that are not far."""
+    if len(cosines) <= NEAREST:
         return earlier
-    least = np.partition(cosine, -NEAREST, axis=0)[-NEAREST]
-    return earlier & (cosine >= least)
+    told = np.where(earlier & (cosines >= FAR), cosines, -np.inf)
+    least = np.partition(told, -NEAREST, axis=0)[-NEAREST]
+    return (told > -np.inf) & (told >= least)
 
 
 def best_pairs(odds: Floats, recency: Ints) -> Pairs:
