@@ -22,7 +22,7 @@ from skep.lifecycle.summarise import summary
 from skep.llm.budget import Spent
 from skep.model import Hit, Memory, Recalled, ScopeLike
 from skep.runtime import lazy
-from skep.semantics.evidence import sentences
+from skep.semantics.evidence import DANGLING, sentences
 from skep.text.terms import STOP, query_terms
 
 if TYPE_CHECKING:
@@ -211,7 +211,9 @@ def follow_ups(question: str, hits: Sequence[Hit]) -> tuple[str, ...]:
     names = [
         name
         for hit in hits
-        for place, name in ((found.start(), _bare(found.group())) for found in _NAME.finditer(hit.memory.text))
+        for place, name in (
+            (found.start(), _bare(found.group())) for found in _NAME.finditer(hit.memory.text)
+        )
         if name and plain(name) not in asked and (place or " " in name)
     ]
     return tuple(dict.fromkeys(f"{name} {' '.join(missing)}" for name in names))[:FOLLOWED]
@@ -297,7 +299,7 @@ def _checked(question: str, said: Worded, shown: Sequence[Shown], reading: Readi
 
 
 def _quoted(question: str, reading: Reading) -> Answered:
-    """The best passages in their own words; those that hold more words of the question stand first."""
+    """The best passages in their own words; facts before documents, and first what holds more of the question."""
     said = [plain(hit.memory.text).strip(" .") for hit in reading.hits]
     current = [
         hit
@@ -316,16 +318,19 @@ def _quoted(question: str, reading: Reading) -> Answered:
     if counted:  # of many that are alike none is likely to be the one that is meant
         chosen = [hit for hit in current if hit.score >= ALIKE * best or hit in chosen][:QUOTED_COUNTED]
     wanted = set(query_terms(question))
-    chosen.sort(key=lambda hit: -len(wanted.intersection(query_terms(hit.memory.text))))
-    quotes = {hit.memory.text for hit in chosen}
-    cited = [_cited(hit, _telling(hit.memory, wanted, quotes)) for hit in chosen]
-    cited = [each for each in cited if each.text]
+    chosen.sort(
+        key=lambda hit: (
+            hit.memory.kind == "document",
+            -len(wanted.intersection(query_terms(hit.memory.text))),
+        )
+    )
+    cited = _cited(question, chosen)
     return Answered(
         question=question,
         text=" ".join(f"\u201c{each.text}\u201d [{number}]" for number, each in enumerate(cited, 1)),
         known=True,
         how=QUOTING,
-        citations=tuple(cited),
+        citations=cited,
         asked=reading.asked,
         recalled=reading.recalled,
     )
@@ -338,7 +343,7 @@ def _telling(memory: Memory, wanted: set[str], quotes: set[str]) -> str:
         return memory.text.strip()
     told = sentences(memory.text)
     near = [not wanted.isdisjoint(query_terms(sentence)) for sentence in told]
-    goes_on = [sentence.split()[0].lower() in STOP for sentence in told]
+    goes_on = [DANGLING.match(sentence) is not None for sentence in told]
     kept = [
         place
         for place, sentence in enumerate(told)
@@ -350,7 +355,7 @@ def _telling(memory: Memory, wanted: set[str], quotes: set[str]) -> str:
 
 
 def _unknown(question: str, reading: Reading, how: str) -> Answered:
-    near = tuple(_cited(hit) for hit in reading.hits[:QUOTED])
+    near = _cited(question, reading.hits[:QUOTED])
     nearest = "What lies nearest is below." if near else "Nothing near it is stored."
     return Answered(
         question=question,
@@ -363,7 +368,8 @@ def _unknown(question: str, reading: Reading, how: str) -> Answered:
     )
 
 
-def _cited(hit: Hit, text: str | None = None) -> Citation:
-    return Citation(
-        memory=hit.memory.id, text=hit.memory.text if text is None else text, source=hit.memory.source
-    )
+def _cited(question: str, hits: Sequence[Hit]) -> tuple[Citation, ...]:
+    """Hits as they are quoted, without those of which nothing is left to quote."""
+    wanted, quotes = set(query_terms(question)), {hit.memory.text for hit in hits}
+    told = [(hit.memory, _telling(hit.memory, wanted, quotes)) for hit in hits]
+    return tuple(Citation(memory=each.id, text=text, source=each.source) for each, text in told if text)
