@@ -62,8 +62,8 @@ TIE = 0.5
 LIKELY = 0.45
 """The probability from which the newer memory takes the place of the older one."""
 FITS, BEHIND = 0.85, 6.0
-"""A newer memory whose score is a smaller share than this of the older one's needs more log odds of the comparer to take
-its place: so many for each whole share that is missing. Facts of one text lie near each other and are mostly no
+"""A newer memory whose score is a smaller share than this of the older one's needs more log odds of the comparer to
+take its place: so many for each whole share that is missing. Facts of one text lie near each other and are mostly no
 updates."""
 MARKED = 0.95
 """The probability of the comparer from which the older memory is flagged as outdated."""
