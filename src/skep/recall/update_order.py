@@ -65,6 +65,10 @@ TIE = 0.5
 """Log odds that are as good as equal."""
 LIKELY = 0.45
 """The probability from which the newer memory takes the place of the older one."""
+FITS, BEHIND = 0.85, 6.0
+"""A newer memory whose score is a smaller share than this of the older one's needs more log odds of the comparer to
+take its place: so many for each whole share that is missing. Facts of one text lie near each other and are mostly no
+updates."""
 MARKED = 0.95
 """The probability of the comparer from which the older memory is flagged as outdated."""
 CERTAIN = 20.0
@@ -113,7 +117,9 @@ class UpdateOrder:
         if former:
             sure = pairs.odds >= LINKED
         else:
-            sure = probability(pair_features(pool, pairs, texts, call.asked.text, tense)) >= LIKELY
+            features = pair_features(pool, pairs, texts, call.asked.text, tense)
+            sure = probability(features) >= LIKELY
+            sure &= pairs.odds >= BEHIND * (FITS - features[:, 1])
             sure |= pairs.odds >= CERTAIN
         sure &= ~self._stays(memories, pairs, sure, call)
         if not sure.any():
