@@ -74,9 +74,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_an_odd_argument_ends_in_words(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_odd_argument_ends_in_words(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # a text is a path, too: of a backup, say
     verb = VERBS[name]
     with Bank.open(tmp_path / "bank.skep", embedder=HashingEmbedder(32)) as bank:

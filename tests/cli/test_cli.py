@@ -376,7 +376,7 @@ def test_a_dry_run_of_an_import_creates_no_bank(run: Any, tmp_path: Path) -> Non
     result = CliRunner().invoke(
         app, ["--bank", str(other), "import", str(tmp_path / "out.jsonl"), "--dry-run"]
     )
-    assert result.stdout == "new 1, known 0\n"
+    assert result.stdout == "would be: new 1, known 0\n"
     assert not other.exists()
 
 
@@ -455,7 +455,7 @@ def test_a_new_project_bank_never_hides_an_older_one_silently(
     runner = CliRunner()
     runner.invoke(app, ["add", "The kettle is blue"], catch_exceptions=False)
     told = runner.invoke(app, ["init"], catch_exceptions=False)
-    assert "its 1 memories stay there" in told.stderr
+    assert "what it holds (1) stays there" in told.stderr
     command = told.stderr.split("`")[1].removeprefix("skep ")
     assert runner.invoke(app, ["list"]).exit_code == 3
     assert "new 1" in runner.invoke(app, shlex.split(command), catch_exceptions=False).output
