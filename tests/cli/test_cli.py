@@ -391,7 +391,7 @@ def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("merge", "maintain"), ("serach", "search"), ("as-of", "search --as-of")],
+    [("merge", "maintain"), ("recal", "recall"), ("serach", "search"), ("as-of", "search --as-of")],
 )
 def test_an_unknown_command_names_the_one_that_is_meant(run: Any, typed: str, meant: str) -> None:
     assert f"did you mean `skep {meant}`?" in run(typed, "x", code=2).output
