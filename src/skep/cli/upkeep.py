@@ -99,4 +99,4 @@ def config(on_conflict: str | None, bank_path: str | None, as_json: bool) -> Non
         print_json(found)
         return
     for name, value in found.items():
-        click.echo(f"{name:>10}  {value}")
+        click.echo(f"{name:>10}  {', '.join(value) if name == 'taken out' else value}")
