@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from benchmarks.recall_cost import PAGE, RESULTS, main, milliseconds, renewed, told
 
 

@@ -177,7 +177,9 @@ def test_an_older_bank_is_migrated_after_a_copy(bank_path: Path, monkeypatch: py
 
     filled(bank_path, 5)
     next_one = VERSION + 1
-    monkeypatch.setattr(sqlite_file, "STEPS", {**sqlite_file.STEPS, next_one: "CREATE TABLE of_the_future(x);"})
+    monkeypatch.setattr(
+        sqlite_file, "STEPS", {**sqlite_file.STEPS, next_one: "CREATE TABLE of_the_future(x);"}
+    )
     monkeypatch.setattr(sqlite_file, "VERSION", next_one)
     with opened(bank_path) as bank:
         assert bank.status().memories == 5

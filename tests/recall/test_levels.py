@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from skep import Bank
 from training.topics import read_topics
+
+from skep import Bank
 
 
 def test_a_strong_hit_is_right_and_the_outdated_value_is_never_strong() -> None:

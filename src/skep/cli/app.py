@@ -140,7 +140,9 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             import difflib
 
-            near = MEANT.get(name) or next(iter(difflib.get_close_matches(name, COMMANDS, 1)), None)
+            near = MEANT.get(name) or next(
+                iter(difflib.get_close_matches(name, (*COMMANDS, *ALIASES), 1)), None
+            )
             hint = f"; did you mean `skep {near}`?" if near else "; `skep --help` lists them"
             raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
