@@ -1,4 +1,5 @@
-"""Builds the compiled core, `skep._core`, where a C compiler is there; everything else stands in pyproject.toml.
+"""Builds the compiled core, `skep._core`, where a C compiler is there, and words the README for a package index;
+everything else stands in pyproject.toml.
 
 The core is optional: without it skep does the same with numpy, only slower (`skep doctor` says which is in use).
 `SKEP_NATIVE=0` in the environment leaves it out, which gives a wheel for every platform.
@@ -6,6 +7,7 @@ It uses the stable interface of Python 3.11: one wheel per platform serves every
 """
 
 import os
+import re
 import sys
 import sysconfig
 from glob import glob
@@ -49,7 +51,21 @@ CORE = Extension(
     libraries=[] if WINDOWS else ["m"],
 )
 
+REPOSITORY = "https://github.com/skep-memory/skep/blob/main/"
+
+
+def for_an_index(readme):
+    """The README where no file lies beside it: without pictures, and with links that lead to the repository."""
+    shown = re.sub(r"(?m)^!\[[^\]]*\]\([^)]*\)\n\n?", "", readme)
+    return re.sub(r"\]\((?!https?:|#)", f"]({REPOSITORY}", shown)
+
+
+with open("README.md", encoding="utf-8") as file:
+    README = file.read()
+
 setup(
+    long_description=for_an_index(README),
+    long_description_content_type="text/markdown",
     ext_modules=[CORE] if WANTED else [],
     cmdclass={"build_ext": BuildCore},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if WANTED else {},

@@ -24,8 +24,8 @@ from skep.embedding.minilm import MiniLMEmbedder
 from skep.filters import Filter
 from skep.model import Memory, Scope
 from skep.recall import update_order
-from skep.retrieval.query import BIAS, WORDS, Tense, Weights, tense_of, words_of
 from skep.retrieval.pipeline import Call, Candidates, run
+from skep.retrieval.query import BIAS, WORDS, Tense, Weights, words_of
 from skep.retrieval.recall_config import preset
 from skep.retrieval.sources import InMemorySources
 from skep.semantics import pair_judge
@@ -152,9 +152,8 @@ def _asked(
 
     def note(found: Candidates, call: Call) -> Candidates:
         pool = found.first(update_order.POOL)
-        head = call.texts(pool.rows[: update_order.HEAD])
-        tense = tense_of(question.text, head, words)
-        former = tense.before >= update_order.BEFORE or call.asked.of_before(head)
+        shown = call.texts(pool.rows)
+        tense, former = call.asked.tense(shown[: update_order.HEAD], words)
         pairs = update_order.best_pairs(odds[np.ix_(pool.rows, pool.rows)], pool.rows)
         ids = [memory.id.split(".", 1) for memory in call.memories(pool.rows)]
         texts = [memory.text for memory in call.memories(pool.rows)]
@@ -164,7 +163,7 @@ def _asked(
                 writer, question.type, former,
                 np.array([each in question.answers for each in mine]),
                 np.array([each in question.near for each in mine]),
-                pairs, update_order.pair_features(pool, pairs, call, tense),
+                pairs, update_order.pair_features(pool, pairs, shown, question.text, tense),
                 np.array(update_order.names_apart(question.text, [
                     (texts[one], texts[other]) for one, other in zip(pairs.older, pairs.newer, strict=True)
                 ]), bool),

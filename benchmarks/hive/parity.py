@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.given import folder_of_sets, number, to_write
 from benchmarks.hive.data import FILES, build, environment, fill, read
+from skep.bank.read import every
 
 SETS = ("amplihack_forget", "factcon_6k", "amplihack_hive", "amplihack_long", "locomo_obs")
 AGENTS = (1, 5, 20, 100)
@@ -42,6 +43,7 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         times: list[float] = []
         lists: list[list[str]] = []
         completeness = 1.0
+        gateway = {status: _count(hive, status) for status in ("active", "quarantined")}
         for query in data["asked"]:
             good = {d for d, grade in data["qrels"][query["id"]].items() if grade > 0}
             scope = query.get("meta", {}).get("scope") if data["meta"].get("scoped") else None
@@ -62,9 +64,14 @@ def measure(data: dict[str, Any], kind: str, agents: int, deal: str) -> dict[str
         "recall_at_10": round(sum(found) / len(found), 4),
         "cpu_ms_p50": round(median(times) * 1000, 2),
         "completeness": completeness,
-        "gateway": hive.gateway.counts(),
+        "gateway": gateway,
         "lists": lists,
     }
+
+
+def _count(hive: Any, status: str) -> int:
+    """The memories of a hive with a status, each once."""
+    return sum(1 for _memory in every(hive.agent("agent-000"), status=status))
 
 
 def compare(data: dict[str, Any], sizes: Sequence[int] = AGENTS) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BANK_NAME = "bank.skep"
 PROJECT_FOLDER = ".skep"
+HIVE = "hive://"
+"""Begins the address of an agent's bank: `hive://hive.yaml#ana`."""
 
 
 POLICY = "conflict/policy"

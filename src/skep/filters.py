@@ -241,7 +241,9 @@ class Asking(msgspec.Struct, frozen=True):
         `deployed` is the config of the bank.
         """
         usual: Mapping[str, Any] = {}
-        if self.kind is None and is_blank(self.tags):  # a call that says what it wants is not narrowed
+        if (
+            deployed and self.kind is None and is_blank(self.tags)
+        ):  # a call that says what it wants is not narrowed
             usual = deployed
         where = checked_filter(
             settings,

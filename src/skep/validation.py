@@ -372,7 +372,7 @@ def clean_lines(field: str, value: object) -> list[str]:
         raise WrongTypeError(
             f"{field} must be a list of texts, got {type(cast('object', value)).__name__}", field=field
         )
-    return [clean_text(field, one, STEP_LIMIT) for one in cast("Iterable[object]", value)]
+    return [clean_text(field, one, STEP_LIMIT) for one in listed(field, value)]
 
 
 def clean_words(field: str, value: object, limit: int) -> str | None:

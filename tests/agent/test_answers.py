@@ -44,6 +44,26 @@ def test_without_a_model_the_best_passage_is_quoted(team: Bank) -> None:
     assert "\u201cThe nightly backup goes to nas3\u201d [1]" in found.text
 
 
+def test_a_long_text_is_quoted_in_part_and_nothing_twice(bank: Bank) -> None:
+    text = (
+        "The ledger runs on host db7. Host db7 is in the Oslo data centre. It was moved there in May.\n\n"
+        "- Lunch is at half past twelve.\n- Kofi does not eat meat.\n\n"
+        "| service | owner | port |\n|---|---|---|\n| gateway | Ines | 8443 |\n| search | Kofi | 9200 |\n\n"
+        "The old build server was switched off in April 2023. The new build server is called forge. "
+        "The museum opens at ten. Tickets for the museum cost nine euros."
+    )
+    agent = Agent(bank, "ana")
+    told = agent.learn_from_content(text, "notes.md")
+    assert "Lunch is at half past twelve." in [fact.text for fact in told.facts]  # without its bullet
+    shown = agent.answer("Where is host db7?").line()
+    assert shown.count("Host db7 is in the Oslo data centre.") == 1
+    assert "museum" not in shown
+    assert "notes.md" in shown
+    table = agent.answer("What port does the gateway listen on?")
+    assert any("8443" in each.text for each in (*table.citations, *table.near))
+    assert "museum" not in table.line()
+
+
 def test_a_question_of_two_steps_is_followed_up(team: Bank) -> None:
     found = answer(team, "Where does the manager of Ana Lee live?")
     assert found.asked[1].startswith("Bo Berg")

@@ -74,8 +74,9 @@ VERBS = {
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_an_odd_argument_ends_in_words(name: str, tmp_path: Path) -> None:
+def test_an_odd_argument_ends_in_words(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verb = VERBS[name]
+    monkeypatch.chdir(tmp_path)  # an odd path may be a good name of a file
     with Bank.open(tmp_path / "bank.skep", embedder=HashingEmbedder(32)) as bank:
         ids = [
             bank.remember(text).memory.id

@@ -1,4 +1,4 @@
-"""The measurement of a recall's processor time asks every engine for the same; the page shows its figures."""
+"""The measurement of a recall: every engine is asked for the same, and its figures are those of the page."""
 
 from __future__ import annotations
 

@@ -376,7 +376,7 @@ def test_a_dry_run_of_an_import_creates_no_bank(run: Any, tmp_path: Path) -> Non
     result = CliRunner().invoke(
         app, ["--bank", str(other), "import", str(tmp_path / "out.jsonl"), "--dry-run"]
     )
-    assert result.stdout == "new 1, known 0\n"
+    assert result.stdout == "would be: new 1, known 0\n"
     assert not other.exists()
 
 
@@ -391,7 +391,7 @@ def test_a_bank_with_no_name_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("merge", "maintain"), ("serach", "search"), ("as-of", "search --as-of")],
+    [("merge", "maintain"), ("recal", "recall"), ("serach", "search"), ("as-of", "search --as-of")],
 )
 def test_an_unknown_command_names_the_one_that_is_meant(run: Any, typed: str, meant: str) -> None:
     assert f"did you mean `skep {meant}`?" in run(typed, "x", code=2).output
@@ -455,7 +455,7 @@ def test_a_new_project_bank_never_hides_an_older_one_silently(
     runner = CliRunner()
     runner.invoke(app, ["add", "The kettle is blue"], catch_exceptions=False)
     told = runner.invoke(app, ["init"], catch_exceptions=False)
-    assert "its 1 memories stay there" in told.stderr
+    assert "what it holds (1) stays there" in told.stderr
     command = told.stderr.split("`")[1].removeprefix("skep ")
     assert runner.invoke(app, ["list"]).exit_code == 3
     assert "new 1" in runner.invoke(app, shlex.split(command), catch_exceptions=False).output

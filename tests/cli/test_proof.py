@@ -56,7 +56,7 @@ def test_a_question_that_is_answered_otherwise_fails_and_says_by_what(run: Any, 
         ("questions: [{ask: x, expect: a, silent: true}]", "either silent"),
         ("questions: [{ask: x, expected: a}]", "expected"),
         ("questions: {", "no valid YAML"),
-        ("[]", "no list of questions"),
+        ("[]", "must hold `questions:`"),
     ],
 )
 def test_a_file_that_is_no_suite_is_refused_in_words(

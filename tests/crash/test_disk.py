@@ -176,13 +176,15 @@ def test_an_older_bank_is_migrated_after_a_copy(bank_path: Path, monkeypatch: py
     from skep.storage import sqlite_file
 
     filled(bank_path, 5)
-    steps = (*sqlite_file.STEPS, "CREATE TABLE of_the_future(x);")
-    monkeypatch.setattr(sqlite_file, "STEPS", steps)
-    monkeypatch.setattr(sqlite_file, "VERSION", len(steps))
+    next_one = VERSION + 1
+    monkeypatch.setattr(
+        sqlite_file, "STEPS", {**sqlite_file.STEPS, next_one: "CREATE TABLE of_the_future(x);"}
+    )
+    monkeypatch.setattr(sqlite_file, "VERSION", next_one)
     with opened(bank_path) as bank:
         assert bank.status().memories == 5
-        assert bank.status().schema == len(steps)
-    copy = SqliteStore.open(f"{bank_path}.before-v{len(steps)}", Settings(), read_only=True)
+        assert bank.status().schema == next_one
+    copy = SqliteStore.open(f"{bank_path}.before-v{next_one}", Settings(), read_only=True)
     assert copy.connection.db.pragma("user_version") == VERSION
     copy.close()
 
@@ -192,9 +194,8 @@ def test_a_migration_that_fails_changes_nothing(bank_path: Path, monkeypatch: py
 
     filled(bank_path, 5)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            sqlite_file, "STEPS", (*sqlite_file.STEPS, "CREATE TABLE fine(x); CREATE TABLE broken(")
-        )
+        broken = "CREATE TABLE fine(x); CREATE TABLE broken("
+        patch.setattr(sqlite_file, "STEPS", {**sqlite_file.STEPS, VERSION + 1: broken})
         patch.setattr(sqlite_file, "VERSION", VERSION + 1)
         with pytest.raises(StorageError):
             opened(bank_path)

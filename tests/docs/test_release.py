@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import skep
@@ -41,6 +44,20 @@ def test_the_version_stands_in_the_package_alone() -> None:
         )
         == []
     )
+
+
+def test_the_description_on_a_package_index_has_no_picture_and_no_link_that_leads_nowhere(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("setuptools")
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    shown = (tmp_path / "skep.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
+
+    assert "Description-Content-Type: text/markdown" in shown
+    assert "**A memory for AI agents, in one file.**" in shown
+    assert "![" not in shown
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", shown) if not link.startswith("https://")] == []
 
 
 def test_the_bill_of_materials_names_what_the_package_needs_and_whose_data_it_holds(tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def required(name: str, one: str, other: str) -> dict[str, Any]:
         and each.default is each.empty
         and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
     }
-    return given | {"text": "Something else"} if name == "revise" else given
+    return (
+        given | {"text": "The staging database runs PostgreSQL 16 since May"} if name == "revise" else given
+    )
 
 
 @pytest.mark.parametrize(

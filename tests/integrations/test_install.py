@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from skep.bank.bank import Bank
 from skep.cli.clients import install as command
 from skep.errors import ConfigError, NotFoundError
 from skep.integrations import config_files
@@ -260,6 +261,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("SKEP_BANK", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(variable, raising=False)
     return tmp_path
+
+
+def test_a_bank_that_install_makes_never_hides_an_older_one_silently(here: Path) -> None:
+    with Bank.open(here / ".skep" / "bank.skep") as bank:
+        bank.remember("The kettle is blue")
+    told = CliRunner().invoke(command, ["claude-code", "--bank", "new.skep"], catch_exceptions=False).stderr
+    assert f"--bank {here / 'new.skep'} import {here / '.skep' / 'bank.skep'}" in told
 
 
 def test_what_is_written_in_a_virtual_environment_runs_without_it(here: Path) -> None:

@@ -37,7 +37,7 @@ def lines(path: Path, *entries: dict[str, Any]) -> Path:
     return path
 
 
-def claude_code(home: Path) -> Path:
+def claude_code(home: Path, then: str = "CI=1 pnpm build") -> Path:
     def said(role: str, content: object, identity: str) -> dict[str, Any]:
         return {"type": role, "uuid": identity, "sessionId": "s1", "cwd": "/w/shop",
                 "timestamp": "2026-10-01T10:00:00Z", "message": {"role": role, "content": content}}  # fmt: skip
@@ -52,7 +52,7 @@ def claude_code(home: Path) -> Path:
         home / ".claude" / "projects" / "-w-shop" / "s1.jsonl",
         {"type": "summary", "summary": "login"},
         said("user", ASKED + " <private>hunter2</private>", "u1"),
-        said("assistant", [ran("t1", "pnpm build"), ran("t2", "pnpm install --frozen-lockfile")], "a1"),
+        said("assistant", [ran("t1", "pnpm build"), ran("t2", then)], "a1"),
         said("user", [ended("t1", "npm ERR! Error: no lockfile", error=True)], "u2"),
         said("user", [ended("t2", "ok", error=False)], "u3"),
         said("assistant", [{"type": "text", "text": ANSWERED}], "a2"),
@@ -197,8 +197,13 @@ def test_what_failed_and_then_worked_in_another_form_is_a_lesson(place: Place) -
     lessons = [one.text for one in read_sessions(files(place), ()).items if " failed: " in one.text]
     assert sorted(lessons) == [
         "`git push` failed: fatal: no upstream branch. `git push -u origin` worked instead.",
-        "`pnpm build` failed: npm ERR! Error: no lockfile. `pnpm install --frozen-lockfile` worked instead.",
+        "`pnpm build` failed: npm ERR! Error: no lockfile. `CI=1 pnpm build` worked instead.",
     ]
+
+
+def test_another_command_of_the_same_program_is_no_lesson(place: Place) -> None:
+    claude_code(place.home, "pnpm list")
+    assert not [one for one in read_sessions(files(place), ()).items if " failed: " in one.text]
 
 
 def test_importing_twice_imports_once_and_a_hook_keeps_nothing_twice(place: Place, bank: Bank) -> None:

@@ -228,7 +228,7 @@ def test_what_two_people_say_of_themselves_is_not_one_fact(bank: Bank, clock: Cl
     told = tell(bank, clock, *(f"{who}: Right. {said}" for who in ("Ana", "Bob", "Ana", "Bob")))
     bank.maintain(MaintainConfig(steps=("embed", "extract")))
     assert {text: set(fact.evidence) for text, fact in facts(bank).items()} == {
-        f"{who} moved to Berlin in May and work from home.": {told[n].id, told[n + 2].id}
+        f"{who} moved to Berlin in May and works from home.": {told[n].id, told[n + 2].id}
         for n, who in enumerate(("Ana", "Bob"))
     }
 

@@ -46,6 +46,22 @@ def test_the_update_comes_first(told: Bank, question: str) -> None:
     assert texts(told, question)[:2] == [NEW, OLD]
 
 
+def test_facts_of_one_text_keep_their_places(clock: Clock) -> None:
+    facts = {
+        "When does the museum open?": "The museum opens at ten",
+        "What does the museum shop sell?": "The museum shop sells posters",
+        "What do museum tickets cost?": "Tickets for the museum cost nine euros",
+        "Who guides groups?": "Greta guides groups through the museum",
+        "Which languages does Greta speak?": "Greta speaks Danish and Polish",
+        "Which days do we deploy?": "We deploy on Tuesdays and Thursdays",
+        "What is the new build server called?": "The new build server is called forge",
+    }
+    with Bank.open(":memory:", embedder="minilm", now=clock) as bank:
+        bank.remember_many(facts.values())
+        bank.reembed()
+        assert {question: texts(bank, question)[0] for question in facts} == facts
+
+
 @pytest.mark.parametrize(
     "question",
     [

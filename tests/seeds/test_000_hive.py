@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from skep.bank.bank import Bank
+from skep.cli.app import app
 from skep.clock import Now
 from skep.embedding.static_table import HashingEmbedder
 from skep.errors import ConfigError, InvalidInputError, NotFoundError
@@ -337,6 +339,22 @@ def test_an_agent_of_a_hive_is_opened_by_an_address(tmp_path: Path) -> None:
     bank = open_agent(address, {})
     assert [memory.agent for memory in bank.find().memories] == ["ana"]
     bank.close()
+
+
+def test_commands_take_the_address_of_an_agent_for_a_bank(tmp_path: Path) -> None:
+    address = addressed(tmp_path)
+
+    def run(*words: str, given: str = address) -> Result:
+        return CliRunner().invoke(app, ["--bank", given, *words])
+
+    assert run("add", PORT).exit_code == 0
+    for words in (("search", "staging database"), ("list",)):
+        assert PORT in run(*words, given=address.replace("#ana", "#eve")).stdout
+    assert "name the file of its bank" in str(run("export", "-").exception)
+    assert "skep hive status" in str(run("sync", "status").exception)
+    assert "--hive hive.yaml --name NAME" in run("agent", "ask", "port").stderr
+    with pytest.raises(ConfigError, match="open_agent"):
+        Bank.open(address)
 
 
 def test_mcp_serves_a_hive_as_it_serves_a_bank(tmp_path: Path) -> None:

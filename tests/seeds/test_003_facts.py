@@ -101,6 +101,8 @@ PASSING = [
     "user: I like the second version better", "user: I live with that, fine", "user: my team is waiting for this",
     "user: I have to go", "user: our build is green", "user: can I use the old key?", "user: I'm stuck on this error",
     "user: if I had a dog I would call it Rex", "assistant: we use tabs in this file, as you can see",
+    "Ana: I love traveling too", "Oleg: I really enjoy that one", "Ana: it is one of the things I love",
+    "Oleg: I like how you put it",
 ]  # fmt: skip
 
 

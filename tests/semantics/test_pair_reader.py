@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,34 @@ def test_an_update_stands_before_what_it_replaces_and_the_bank_keeps_what_was_re
         assert np.isnan(reader.known([(SHEFFIELD, LEEDS)])).all()
         found = bank.recall("Which airport is nearest to home?").hits
     assert [hit.memory.text for hit in found[:2]] == [SHEFFIELD, LEEDS]
+
+
+def test_a_write_reads_what_its_search_for_conflicts_found_and_searches_no_second_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bank.open(path, embedder="minilm") as bank:
+        bank.remember(LEEDS)
+        monkeypatch.setattr(BankReader, "read_near", None)  # whoever searches again fails
+        bank.remember(SHEFFIELD)
+        assert bank.engine.reader is not None
+        assert not np.isnan(bank.engine.reader.known([(LEEDS, SHEFFIELD)])).any()
+
+
+def test_what_somebody_writes_between_the_search_and_the_write_is_read_as_well(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bank.open(path, embedder="minilm") as bank, Bank.open(path, embedder="minilm") as other:
+        bank.remember("The gate opens at nine.")
+        write = bank.engine.write
+
+        def after_another(*plans: Any, **how: Any) -> Any:
+            other.remember(LEEDS)
+            return write(*plans, **how)
+
+        monkeypatch.setattr(bank.engine, "write", after_another)
+        bank.remember(SHEFFIELD)
+        assert bank.engine.reader is not None
+        assert not np.isnan(bank.engine.reader.known([(LEEDS, SHEFFIELD)])).any()
 
 
 def test_a_large_import_is_read_behind_the_caller(path: Path) -> None:

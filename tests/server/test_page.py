@@ -111,6 +111,22 @@ def test_a_question_is_answered_and_each_answer_says_why(visit: Callable[..., An
     assert {"meaning", "words"} <= set(first.locator(".bars").inner_text().split("\n"))
 
 
+def test_where_nothing_answers_the_page_says_so_and_shows_the_nearest_alone(
+    visit: Callable[..., Any],
+) -> None:
+    page = visit("search?q=favourite+colour+of+the+pope")
+    page.get_by_text("Probably nothing here answers this").wait_for()
+    assert page.locator("ol.list > .card:visible").count() == 3
+    page.get_by_text("more that are near").click()
+    until(page, "document.querySelectorAll('ol.list > .card').length > 3")
+    assert page.locator("ol.list > .card:visible").count() > 3
+
+
+def test_no_id_stands_for_a_memory_that_was_replaced(visit: Callable[..., Any]) -> None:
+    page = visit("search?q=PostgreSQL+14+on+staging")
+    page.get_by_text("stands for: The staging database runs PostgreSQL 14").first.wait_for()
+
+
 def test_what_gave_its_place_to_what_is_shown(visit: Callable[..., Any], server: Running) -> None:
     page = visit("search?q=checkout+page+times+out")
     page.locator("#replaced").check()

@@ -22,7 +22,8 @@ from skep.lifecycle.summarise import summary
 from skep.llm.budget import Spent
 from skep.model import Hit, Memory, Recalled, ScopeLike
 from skep.runtime import lazy
-from skep.text.terms import query_terms
+from skep.semantics.evidence import DANGLING, sentences
+from skep.text.terms import STOP, query_terms
 
 if TYPE_CHECKING:
     from skep.bank.memory_bank import MemoryBank
@@ -42,9 +43,15 @@ FOLLOWED = 3
 QUOTED, QUOTED_MOST = 3, 5
 """Passages quoted where no model words the answer: the first so many, and others that are likely to answer."""
 QUOTED_COUNTED = 20
+NOISE = 0.4
+"""Below this share of the best score a passage that is not likely to answer is not quoted."""
+LONG = 300
+"""The characters from which a document is quoted in part."""
 ALIKE = 0.8
 """The share of the best score from which a passage belongs to what is counted."""
 ANSWERING = ("strong", "likely")
+QUOTING = "quoted"
+"""How an answer is made where no model words it."""
 COUNTING = lazy(
     r"(?i)\b(?:how many|how often|count|number of|list|which|what are|name all|all (?:of )?the|every|each|in total"
     r"|compare|between)\b"
@@ -83,12 +90,14 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
     def line(self) -> str:
         """In a few readable lines."""
-        marks = "".join(
-            f"\n  [{number}] {each.text} ({each.memory})" for number, each in enumerate(self.citations, 1)
-        )
-        nearest = "".join(f"\n  near: {each.text} ({each.memory})" for each in self.near)
-        doubt = f"\n  not in a cited passage: {', '.join(self.unsupported)}" if self.unsupported else ""
-        return self.text + marks + nearest + doubt
+        lines = [] if self.known and self.how == QUOTING else [self.text]  # the quotes stand below
+        for number, each in enumerate(self.citations, 1):
+            where = ", ".join(filter(None, (each.memory, each.source)))
+            lines.append(f"[{number}] {each.text} ({where})")
+        lines.extend(f"near: {each.text} ({each.memory})" for each in self.near)
+        if self.unsupported:
+            lines.append(f"not in a cited passage: {', '.join(self.unsupported)}")
+        return "\n  ".join(lines)
 
 
 class Worded(msgspec.Struct, kw_only=True):
@@ -192,7 +201,7 @@ def follow_ups(question: str, hits: Sequence[Hit]) -> tuple[str, ...]:
     ('Bo Berg live',)
     """
     asking = set(query_terms(question))  # a word that says nothing by itself is kept where it stands alone
-    words = re.findall(r"[^\W\d_]+", question)
+    words = re.findall(r"[^\W\d_]+", COUNTING.sub(" ", question))
     wanted = {stem: word for word in words for stem in query_terms(word) if stem in asking}
     held = {term for hit in hits for term in query_terms(hit.memory.text)}
     missing = [word for stem, word in wanted.items() if stem not in held]
@@ -200,12 +209,20 @@ def follow_ups(question: str, hits: Sequence[Hit]) -> tuple[str, ...]:
         return ()
     asked = plain(question)
     names = [
-        name.removesuffix("'s")
+        name
         for hit in hits
-        for place, name in ((found.start(), found.group()) for found in _NAME.finditer(hit.memory.text))
-        if plain(name.removesuffix("'s")) not in asked and (place or " " in name)
+        for place, name in (
+            (found.start(), _bare(found.group())) for found in _NAME.finditer(hit.memory.text)
+        )
+        if name and plain(name) not in asked and (place or " " in name)
     ]
     return tuple(dict.fromkeys(f"{name} {' '.join(missing)}" for name in names))[:FOLLOWED]
+
+
+def _bare(name: str) -> str:
+    """A name without the article or preposition that begins its sentence, and without its genitive."""
+    first, _, rest = name.removesuffix("'s").partition(" ")
+    return rest if first.lower() in STOP else f"{first} {rest}".strip()
 
 
 def _distinct(hits: Iterable[Hit]) -> list[Hit]:
@@ -282,7 +299,7 @@ def _checked(question: str, said: Worded, shown: Sequence[Shown], reading: Readi
 
 
 def _quoted(question: str, reading: Reading) -> Answered:
-    """The best passages in their own words."""
+    """The best passages in their own words; facts before documents, and first what holds more of the question."""
     said = [plain(hit.memory.text).strip(" .") for hit in reading.hits]
     current = [
         hit
@@ -290,27 +307,55 @@ def _quoted(question: str, reading: Reading) -> Answered:
         if "outdated" not in hit.flags and not any(said[place] in earlier for earlier in said[:place])
     ]
     if not any(hit.level in ANSWERING for hit in current):
-        return _unknown(question, reading, "quoted")
-    chosen = [hit for place, hit in enumerate(current) if place < QUOTED or hit.level in ANSWERING]
-    chosen = chosen[:QUOTED_MOST]
-    if COUNTING.search(question):  # of many that are alike none is likely to be the one that is meant
-        least = ALIKE * max(hit.score for hit in current)
-        chosen = [hit for hit in current if hit.score >= least or hit in chosen][:QUOTED_COUNTED]
+        return _unknown(question, reading, QUOTING)
+    best = max(hit.score for hit in current)
+    counted = COUNTING.search(question) is not None
+    chosen = [
+        hit
+        for place, hit in enumerate(current)
+        if hit.level in ANSWERING or (place < QUOTED and (counted or hit.score >= NOISE * best))
+    ][:QUOTED_MOST]
+    if counted:  # of many that are alike none is likely to be the one that is meant
+        chosen = [hit for hit in current if hit.score >= ALIKE * best or hit in chosen][:QUOTED_COUNTED]
+    wanted = set(query_terms(question))
+    chosen.sort(
+        key=lambda hit: (
+            hit.memory.kind == "document",
+            -len(wanted.intersection(query_terms(hit.memory.text))),
+        )
+    )
+    cited = _cited(question, chosen)
     return Answered(
         question=question,
-        text=" ".join(
-            f"\u201c{hit.memory.text.strip()}\u201d [{number}]" for number, hit in enumerate(chosen, 1)
-        ),
+        text=" ".join(f"\u201c{each.text}\u201d [{number}]" for number, each in enumerate(cited, 1)),
         known=True,
-        how="quoted",
-        citations=tuple(_cited(hit) for hit in chosen),
+        how=QUOTING,
+        citations=cited,
         asked=reading.asked,
         recalled=reading.recalled,
     )
 
 
+def _telling(memory: Memory, wanted: set[str], quotes: set[str]) -> str:
+    """A memory as it is quoted: of a long document the sentences that share a word with the question, each with a
+    next one that goes on about it ("It takes ..."), as far as they are not quoted already."""
+    if memory.kind != "document" or len(memory.text) < LONG:
+        return memory.text.strip()
+    told = sentences(memory.text)
+    near = [not wanted.isdisjoint(query_terms(sentence)) for sentence in told]
+    goes_on = [DANGLING.match(sentence) is not None for sentence in told]
+    kept = [
+        place
+        for place, sentence in enumerate(told)
+        if (near[place] or (place and near[place - 1] and goes_on[place])) and sentence not in quotes
+    ]
+    return " ".join(
+        f"\u2026 {told[place]}" if place and place - 1 not in kept else told[place] for place in kept
+    )
+
+
 def _unknown(question: str, reading: Reading, how: str) -> Answered:
-    near = tuple(_cited(hit) for hit in reading.hits[:QUOTED])
+    near = _cited(question, reading.hits[:QUOTED])
     nearest = "What lies nearest is below." if near else "Nothing near it is stored."
     return Answered(
         question=question,
@@ -323,5 +368,8 @@ def _unknown(question: str, reading: Reading, how: str) -> Answered:
     )
 
 
-def _cited(hit: Hit) -> Citation:
-    return Citation(memory=hit.memory.id, text=hit.memory.text, source=hit.memory.source)
+def _cited(question: str, hits: Sequence[Hit]) -> tuple[Citation, ...]:
+    """Hits as they are quoted, without those of which nothing is left to quote."""
+    wanted, quotes = set(query_terms(question)), {hit.memory.text for hit in hits}
+    told = [(hit.memory, _telling(hit.memory, wanted, quotes)) for hit in hits]
+    return tuple(Citation(memory=each.id, text=text, source=each.source) for each, text in told if text)

@@ -328,11 +328,15 @@ def _kept(text: str) -> list[str]:
     told = sentences(text)
     runs = ["\n".join(told[place : place + SENTENCES]) for place in range(0, len(told), SENTENCES)]
     found = (
-        sentence for run in runs for sentence in worth_keeping(run) if not sentence.startswith(("|", "#"))
+        _BULLET.sub("", sentence)
+        for run in runs
+        for sentence in worth_keeping(run)
+        if not sentence.startswith(("|", "#"))
     )
     return list(dict.fromkeys(found))[:FACTS]
 
 
+_BULLET = re.compile(r"^(?:[-*+\u2022]|\d+[.)])\s+")
 _DIGITS = re.compile(r"\d+")
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w'-]+")
 

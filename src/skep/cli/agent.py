@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from skep.cli.app import SPAN, bank_option, json_option, open_bank, outer_bank, print_json
+from skep.config import HIVE
 
 if TYPE_CHECKING:
     from skep.agent.agent import Agent
@@ -119,6 +120,8 @@ def _home(
             agent = Agent(hive.agent(name), name, llm=llm, withhold=withhold)
             yield Home(agent, folder / "tasks" / f"{name}.sqlite", hive)
         return
+    if ((bank_path or outer_bank()) or "").startswith(HIVE):
+        raise click.UsageError("for an agent of a hive give --hive hive.yaml --name NAME in place of --bank")
     with open_bank(bank_path) as bank:
         file = Path(bank.file or "bank.skep")
         agent = Agent(bank, name, llm=llm, withhold=withhold)

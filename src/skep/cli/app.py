@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from skep.bank.bank import Bank
-from skep.config import Settings, bank_file, bank_url
+from skep.config import HIVE, Settings, bank_file, bank_url
 from skep.embedding.embedder import Opener
 from skep.embedding.remote import from_environment
 from skep.model import ANCHORS_GONE, Memory, Stage
@@ -140,7 +140,9 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             import difflib
 
-            near = MEANT.get(name) or next(iter(difflib.get_close_matches(name, COMMANDS, 1)), None)
+            near = MEANT.get(name) or next(
+                iter(difflib.get_close_matches(name, (*COMMANDS, *ALIASES), 1)), None
+            )
             hint = f"; did you mean `skep {near}`?" if near else "; `skep --help` lists them"
             raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -326,7 +328,14 @@ def open_bank(
     """
     options.setdefault("settings", BRIEF)
     path = outer_bank() if bank_path is None else bank_path
-    named = path not in (None, ":memory:") and bank_url(path, os.environ) is None
+    url = bank_url(path, os.environ)
+    if url is not None and url.startswith(HIVE):
+        from skep.hive.controller import open_agent
+
+        with contextlib.closing(open_agent(url, os.environ)) as agent:
+            yield cast("Bank", agent)
+        return
+    named = path not in (None, ":memory:") and url is None
     if named and not fills and not bank_exists(path):
         from skep.errors import BankNotFoundError
 

@@ -78,7 +78,7 @@ def offer_to_move(old: Path, new: Path) -> None:
     if not count:
         return
     words = f"skep --bank {new} import {old}"
-    told = f"until now {old} was used here; its {count:,} memories stay there"
+    told = f"until now {old} was used here; what it holds ({count:,}) stays there"
     if not sys.stdin.isatty():
         click.echo(f"{told}. `{words}` copies them into this one", err=True)
     elif click.confirm(f"{told}. Copy them into this one? (later: {words})", err=True):
@@ -164,7 +164,8 @@ def import_(path: str, source: str | None, dry_run: bool, bank_path: str | None,
                 f"{found.client}: {found.sessions} sessions, {found.turns} turns, {found.rules} rules,"
                 f" {found.lessons} lessons"
             )
-        click.echo(", ".join(f"{key} {value}" for key, value in report.items()))
+        told = ", ".join(f"{key} {value}" for key, value in report.items())
+        click.echo(f"would be: {told}" if dry_run else told)
 
 
 def _import_file(path: Path, source: str | None, bank_path: str | None, *, dry_run: bool) -> dict[str, Any]:

@@ -103,10 +103,14 @@ def install(
     _report(changes if dry_run else write(changes, time.time()), dry_run=dry_run, as_json=as_json)
     if dry_run:
         return
+    before = find_bank(None, os.environ, place.cwd)
     made = _make_bank(bank) if chosen.hooks and not no_hooks else None
     if not as_json:
         if made is not None:
             click.echo(f"made {made}")
+            from skep.cli.bank_file import offer_to_move
+
+            offer_to_move(before, made)
         _advise(chosen, started, bank)
         _offer_sessions(chosen, place)
 

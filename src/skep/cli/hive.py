@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from skep.cli.app import json_option, memory_line, print_json, when
+from skep.cli.demo import hive_demo
 
 if TYPE_CHECKING:
     from skep.hive.controller import Change, Controller
@@ -51,6 +52,9 @@ def group() -> None:
     A hive is described in hive.yaml: `init` writes one, `plan` and `diff` show what applying it would change,
     `apply` makes it so, `status` shows how it is doing.
     """
+
+
+group.add_command(hive_demo)
 
 
 def manifest_option(command: F) -> F:

@@ -31,8 +31,10 @@ def _replica(
         )
     with open_bank(bank_path, fills=fills) as bank:
         if url is None:
-            assert isinstance(bank, SharedBank)
-            assert bank.replica is not None
+            if not isinstance(bank, SharedBank) or bank.replica is None:
+                raise InvalidInputError(
+                    "a hive has no hub; `skep hive status` shows how it is doing", field="url"
+                )
             yield bank.replica
             return
         options = options_of(url)

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from skep.cli.app import json_option, opener, print_json, progress_bar
+from skep.cli.demo import tune_demo
 from skep.tuning import tuning_report
 from skep.tuning.deploy import BANK, index_workspace, judge
 
@@ -36,6 +37,9 @@ def group() -> None:
 
     A workspace is a folder; `skep tune guide` says how to work in one.
     """
+
+
+group.add_command(tune_demo)
 
 
 def print_findings(command: F) -> F:

@@ -88,12 +88,13 @@ def config(on_conflict: str | None, bank_path: str | None, as_json: bool) -> Non
     if path.is_file():
         with open_bank(bank_path, create=False, read_only=True) as bank:
             status = bank.status()
+            kinds = redaction.kinds_of(bank.setting(redaction.SETTING))
             found |= {
                 "memories": status.memories,
                 "embedder": status.embedder,
                 "recall": bank.setting(CONFIG_KEY) or "default",
                 "conflicts": bank.setting(POLICY) or "warn",
-                "taken out": list(redaction.kinds_of(bank.setting(redaction.SETTING))),
+                "taken out": list(kinds) if as_json else ", ".join(kinds),
             }
     if as_json:
         print_json(found)

@@ -241,10 +241,11 @@ class Embeddings:
         """The vector of a query in the active space; None when there is none to be had."""
         return self.asked(text).vector
 
-    def asked(self, text: str) -> Asked:
+    def asked(self, text: str, present: Present | None = None) -> Asked:
         """The vector of a query in the active space, or why the question goes by words. Never raises."""
         self.before_reading()
-        present = self.store.present()
+        if present is None:
+            present = self.store.present()
         space = present.active
         if space is None:
             said = self.outages.now(UNNAMED)

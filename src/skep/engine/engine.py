@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -47,6 +47,18 @@ CHANGES = frozenset(
 """Kinds of events that change what somebody wrote; a confirmation and a dispute name their author themselves."""
 
 
+class Nearest(NamedTuple):
+    """The stored memories nearest to a new one, as the search before its write found them."""
+
+    vector: Floats
+    """That of the new memory."""
+    memories: Sequence[Memory]
+    vectors: Floats
+    """One row for each of them."""
+    head: int
+    """The newest change that was searched."""
+
+
 class Reader(Protocol):
     """Says what later texts do to earlier ones by reading both; see `semantics.pair_reader`."""
 
@@ -60,6 +72,10 @@ class Reader(Protocol):
 
     def read_near(self, rows: Sequence[int], *, behind: bool = False) -> None:
         """Read new memories with those near to them."""
+        ...
+
+    def read_with(self, memory: Memory, nearest: Nearest) -> None:
+        """The same for one memory whose neighbours were found before it was written."""
         ...
 
 
@@ -204,8 +220,16 @@ class Engine:
         plans: Sequence[Plan],
         *,
         check: Callable[[], None] | None = None,
+        nearest: Nearest | None = None,
     ) -> tuple[list[Event], Changes]:
-        """Write events and all they mean; slow embedding is left to the queue."""
+        """Write events and all they mean; slow embedding is left to the queue.
+
+        Args:
+            plans: The events to be.
+            check: Runs inside the transaction, before anything is written; may raise to refuse.
+            nearest: The neighbours of the one memory that is written, if they are known; the reader of pairs looks for
+                them itself where somebody wrote since.
+        """
         self.embeddings.adopt()
         by = self.author() if self.author is not None else None
         if by is not None:
@@ -218,7 +242,10 @@ class Engine:
         if changes.waiting:
             self.embeddings.work()
         elif self.reader is not None and (changes.created or changes.retexted):
-            self.reader.read_near([*(row for row, _memory, _text in changes.created), *changes.retexted])
+            if nearest is not None and nearest.head == changes.head:
+                self.reader.read_with(changes.created[0][1], nearest)
+            else:
+                self.reader.read_near([*(row for row, _memory, _text in changes.created), *changes.retexted])
         self.embeddings.begin()
         if self.settings.pure_reads:
             self.flush_uses()

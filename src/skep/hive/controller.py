@@ -16,6 +16,7 @@ import msgspec
 
 from skep.bank.bank import Bank
 from skep.clock import Now, system_now
+from skep.config import HIVE
 from skep.embedding.embedder import Embedder
 from skep.errors import ConfigError, NotFoundError
 from skep.hive.agent_bank import AgentBank
@@ -314,8 +315,10 @@ class Controller:
             return status_of(hive, changes=changes)
 
 
-SCHEME = "hive://"
-"""Begins the address of an agent's bank: `hive://hive.yaml#ana`."""
+FILE_VERBS = frozenset(
+    ["backup", "backups", "doctor", "export", "export_lines", "import_preview", "mend", "reembed"]
+)
+"""What `Bank` does with its file, and an agent of a hive cannot."""
 
 
 class AddressedBank(AgentBank):
@@ -323,6 +326,17 @@ class AddressedBank(AgentBank):
 
     It speaks as its agent, whatever program or token a call came through.
     """
+
+    file = None
+    """What it finds lies in the files of all members."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in FILE_VERBS:
+            raise ConfigError(
+                f"{name} works on the file of one bank, and this is an agent of a hive; name the file of its bank:"
+                f" {self.home.bank.file or 'this hive has none'}"
+            )
+        raise AttributeError(f"an agent of a hive has no {name!r}")
 
     def close(self) -> None:
         """Close the hive."""
@@ -342,16 +356,14 @@ def open_agent(address: str, environ: Mapping[str, str]) -> AddressedBank:
 
     A hive of one agent needs no name.
     """
-    path, _, agent = address.removeprefix(SCHEME).partition("#")
+    path, _, agent = address.removeprefix(HIVE).partition("#")
     manifest = load(path, environ)
     known = tuple(manifest.instances())
     if not agent and len(known) == 1:
         agent = known[0]
     if agent not in known:
         what = f"{path} has no agent {agent!r}" if agent else f"{path} has several agents"
-        raise NotFoundError(
-            f"{what}; write {SCHEME}{path}#NAME with one of: {', '.join(known) or 'none yet'}"
-        )
+        raise NotFoundError(f"{what}; write {HIVE}{path}#NAME with one of: {', '.join(known) or 'none yet'}")
     return AddressedBank(Controller(manifest, folder=Path(path).parent).open(), agent)
 
 

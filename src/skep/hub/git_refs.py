@@ -78,10 +78,10 @@ class GitRefsHub(PollingHub):
         self._packed = self._root.replace("refs/skep/", "refs/skep-snapshots/")
         self._dots: dict[str, Versions] = {}
         """Per file that was read once (by its hash), the events in it."""
-        if not (cache / "HEAD").exists():
-            cache.mkdir(parents=True, exist_ok=True)
-            self._git("init", "--bare", "--quiet", str(cache))
+        cache.mkdir(parents=True, exist_ok=True)
         with alone(self._cache, GIT_SECONDS):
+            if not (cache / "HEAD").exists():
+                self._git("init", "--bare", "--quiet", str(cache))
             self._fetch()
             if self._tip("meta") is None:
                 self._push(

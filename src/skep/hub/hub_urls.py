@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from skep.config import BANK_NAME, user_data
+from skep.config import BANK_NAME, HIVE, user_data
 from skep.errors import ConfigError, did_you_mean
 from skep.validation import BAD
 
@@ -151,6 +151,11 @@ def _scheme(url: str) -> tuple[str, str]:
     """The scheme that stands in `HUBS`, and where its class is."""
     given = url.partition("://")[0]
     scheme = given.partition("+")[0].lower()
+    if given + "://" == HIVE:
+        raise ConfigError(
+            f"{shown(url)} is an agent of a hive, and no hub; in Python open it with"
+            " `skep.hive.controller.open_agent(address, os.environ)`"
+        )
     if scheme not in HUBS:
         raise ConfigError(
             f"{given}:// is no kind of hub that skep knows; {did_you_mean(scheme, HUBS)}."

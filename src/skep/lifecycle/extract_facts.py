@@ -172,10 +172,14 @@ LASTING = lazy(
 SOON = lazy(
     r"(?i)\b(?:in (?:a|an|\w+) (?:second|minute|hour|moment)s?|at \d+ ?(?:percent|%)|on it|sorry|again"
     r"|(?:how|what|why|whether|where|which) (?:can|could|do|does|should|would|if|to|is|are|i|my|we)"
-    r"|I(?: am|['’]m)?(?: kinda| really| just)? (?:need|want|trying|worried|looking|having|stressed|wondering))\b"
+    r"|I(?: am|['’]m)?(?: kinda| really| just)? (?:need|want|trying|worried|looking|having|stressed|wondering)"
+    r"|(?:(?:some|any|every|no)?things?|ones?|reasons?|that|which|what|how much) I (?:\w+ )?(?:like|love|enjoy|hate)"
+    r"|I (?:\w+ )?(?:like|love|enjoy|hate|dislike) (?:(?!\b(?:because|since)\b)[^.!?,;]){0,120}"
+    r"\b(?:too|as well|it|them|this|that|these|those|here|there|how|when|you|your)"
+    r"|I(?:['’]m| am) (?:\w+ )?(?:a )?(?:\w+ )?fan of (?:this|that|these|those|it|them))\b"
     r"|^\w+: (?:can|could|would|should|if|in what|what|how|why|when|where|who|which|is|are|do|does|did|regarding)\b"
 )
-"""What makes a passing thing or a question of it."""
+"""What makes a passing thing, a reply or a question of it."""
 USER_TURN = lazy(
     r"(?is)\b(?:user|human|customer|client)(?: \([^()\n]{1,40}\))?: (.*?)"
     r"(?=\b(?:assistant|ai|user|human|customer|client|agent|system|bot|support)(?: \([^()\n]{1,40}\))?: |\Z)"

@@ -246,8 +246,9 @@ class Recaller:
         asked: Asked | None = None
         if embeddings.ready() and config.k_vectors:  # it is waited for while nothing is held
             with self._engine.lock:
-                kept = self._recent(key, now, self._engine.present(*SETTINGS))
-            asked = embeddings.asked(query) if kept is None or reranker is not None else None
+                before = self._engine.present(*SETTINGS)
+                kept = self._recent(key, now, before)
+            asked = embeddings.asked(query, before) if kept is None or reranker is not None else None
 
         def answered(scorer: Reranker | None) -> Recalled:
             with self._engine.snapshot():

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from skep.retrieval.query import Tense, tense_of
 from skep.retrieval.score import RIVAL
 from skep.semantics.find_conflicts import newer_than
 from skep.semantics.link_graph import UPDATES
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from skep.model import Link, Memory
     from skep.retrieval.pipeline import Call, Candidates
+    from skep.retrieval.query import Tense
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -45,6 +45,8 @@ WORTH = -2.5
 """The log odds of the comparer from which a pair is looked at."""
 LEAST = -4.5
 """The log odds of the comparer from which it matters what the reader said."""
+UNREAD = 1.0
+"""The log odds of the linear comparer from which a pair is looked at that nobody has read."""
 WEIGHTS = (0.4, 1.5, -0.4, 0.4, 3.2, -5.4)
 BIAS = -1.1
 """Of the log odds of the comparer, the newer one's share of the older one's score, the words of the question that only
@@ -52,9 +54,9 @@ the older and only the newer one holds, and the probabilities that the question 
 held before. The days between them have no say: a bank may be filled in a minute."""
 MOST_ODDS, MOST_SHARE, MOST_WORDS = 6.0, 2.0, 3
 """What lies beyond these says no more."""
-BEFORE, LINKED = 0.3, -1.5
-"""The probability from which a question asks for what held before, and the log odds from which the older memory of a
-pair then takes the place of the newer one."""
+LINKED = -1.5
+"""The log odds from which the older memory of a pair takes the place of the newer one, where the question asks for what
+held before."""
 ALIKE, VERDICTS = 0.6, 24
 """Calibrated cosine from which two texts get a verdict, and how many pairs at most do."""
 COPY = 2.0
@@ -63,6 +65,10 @@ TIE = 0.5
 """Log odds that are as good as equal."""
 LIKELY = 0.45
 """The probability from which the newer memory takes the place of the older one."""
+FITS, BEHIND = 0.85, 6.0
+"""A newer memory whose score is a smaller share than this of the older one's needs more log odds of the comparer to
+take its place: so many for each whole share that is missing. Facts of one text lie near each other and are mostly no
+updates."""
 MARKED = 0.95
 """The probability of the comparer from which the older memory is flagged as outdated."""
 CERTAIN = 20.0
@@ -97,9 +103,8 @@ class UpdateOrder:
         """The candidates, each update in the place of the memory that it updates."""
         pool = found.first(POOL)
         count = len(pool.rows)
-        head = call.texts(pool.rows[:HEAD])
-        tense = tense_of(call.asked.text, head)
-        former = tense.before >= BEFORE or call.asked.of_before(head)
+        texts = call.texts(pool.rows)
+        tense, former = call.asked.tense(texts[:HEAD])
         memories, vectors = call.memories(pool.rows), call.vectors(pool.rows)
         newer_than_each = newer_than(memories, call.now)
         odds = self._odds(pool, call, memories, vectors, newer_than_each)
@@ -112,7 +117,9 @@ class UpdateOrder:
         if former:
             sure = pairs.odds >= LINKED
         else:
-            sure = probability(pair_features(pool, pairs, call, tense)) >= LIKELY
+            features = pair_features(pool, pairs, texts, call.asked.text, tense)
+            sure = probability(features) >= LIKELY
+            sure &= pairs.odds >= BEHIND * (FITS - features[:, 1])
             sure |= pairs.odds >= CERTAIN
         sure &= ~self._stays(memories, pairs, sure, call)
         if not sure.any():
@@ -125,9 +132,7 @@ class UpdateOrder:
             for one, other, certain in zip(older, newer, marked.tolist(), strict=True)
             if certain and not former
         }
-        moved = found.take([*order, *range(count, len(found.rows))])
-        moved = replace(moved, score=found.score, outdated=outdated)
-        return moved.noted("updates", note=f"{len(older)} among the first {count}")
+        return found.moved(order, outdated, f"{len(older)} among the first {count}")
 
     def _stays(
         self, memories: Sequence[Memory], pairs: Pairs, sure: NDArray[np.bool_], call: Call
@@ -170,7 +175,8 @@ class UpdateOrder:
             told: list[int] = np.flatnonzero(found > LEAST).tolist()
             read = self._read(pairs, {*told, *close})
             update = read[told, UPDATE]
-            found[told] = np.where(np.isnan(update), found[told], (found[told] + update) / 2)
+            alone_sure = np.where(found[told] >= UNREAD, found[told], -np.inf)
+            found[told] = np.where(np.isnan(update), alone_sure, (found[told] + update) / 2)
             said = {pairs[at]: read[at] for at in close}
             odds[older, newer] = judged(
                 found,
@@ -283,13 +289,15 @@ def best_pairs(odds: Floats, recency: Ints) -> Pairs:
     return Pairs(older[kept], newer[kept], best[kept])
 
 
-def pair_features(pool: Candidates, pairs: Pairs, call: Call, tense: Tense) -> Floats:
+def pair_features(
+    pool: Candidates, pairs: Pairs, texts: Sequence[str], question: str, tense: Tense
+) -> Floats:
     """One row per pair; the columns are those of `WEIGHTS`."""
     older, newer, odds = pairs
     share = np.minimum(pool.score[newer] / np.maximum(pool.score[older], 1e-6), MOST_SHARE)
     places: list[tuple[int, int]] = list(zip(older.tolist(), newer.tolist(), strict=True))
-    texts, paired = call.texts(pool.rows), list({at for pair in places for at in pair})
-    (words,), terms = term_sets([call.asked.text], [texts[at] for at in paired])
+    paired = list({at for pair in places for at in pair})
+    (words,), terms = term_sets([question], [texts[at] for at in paired])
     asked, held = words - STOP, dict(zip(paired, terms, strict=True))
     alone = [len(asked & (held[one] - held[other])) for one, other in places]
     instead = [len(asked & (held[other] - held[one])) for one, other in places]

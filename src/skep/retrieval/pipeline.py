@@ -43,10 +43,9 @@ REPLACED_MOST = 20
 """Replaced memories that are looked at by words, and as many by meaning."""
 FIRST = 20
 """A replaced memory is followed if it would stand among so many first candidates."""
-DISAGREEMENT = "disagreement"
 VAIN = 0.1
 """The share of its score that a session keeps in which nobody knew the answer."""
-HIDDEN = ("level", signals.RIVAL, DISAGREEMENT)
+HIDDEN = (signals.LEVEL, signals.RIVAL, signals.DISAGREEMENT)
 """Signals that are not shown with a hit."""
 AT_ONCE = 1000
 """Memories at the end of links that are looked up at a time."""
@@ -149,6 +148,11 @@ class Candidates:
         more[: len(extra)] = extra
         padded = {name: np.pad(values, (0, len(self) - len(values))) for name, values in shown.items()}
         return replace(self, score=self.score + more, signals=self.signals | padded).ordered()
+
+    def moved(self, order: Sequence[int], outdated: dict[int, int], note: str) -> Candidates:
+        """The first few in another order; the scores stay with the places. See `outdated`; `note` is for the trace."""
+        there = self.take([*order, *range(len(order), len(self))])
+        return replace(there, score=self.score, outdated=outdated).noted("updates", note=note)
 
     def noted(self, name: str, *, cut: int = 0, note: str = "") -> Candidates:
         """The same, with one more line in the trace."""
@@ -442,11 +446,9 @@ def _chosen(found: Candidates, call: Call, limit: int) -> tuple[Candidates, str]
     if not len(found):
         return found, _why_nothing(call)
     config, reason = call.config, ""
-    level = signals.levels(found.score, found.signals)
-    odd = signals.disagreement(found.words, found.cosine)
-    found = replace(found, signals=found.signals | {"level": level, DISAGREEMENT: odd})
+    found = replace(found, signals=signals.trusted(found.score, found.words, found.cosine, found.signals))
     if config.bar != "weak":
-        kept = found.take(np.flatnonzero(level >= signals.LEVELS.index(config.bar)))
+        kept = found.take(np.flatnonzero(found.signals[signals.LEVEL] >= signals.LEVELS.index(config.bar)))
         reason = f"{len(found) - len(kept)} below the bar {config.bar!r}" if len(kept) < len(found) else ""
         found = kept.noted("bar", cut=len(found) - len(kept))
     most = min(limit, config.max_results, len(found))
@@ -502,10 +504,10 @@ def _hits(found: Candidates, call: Call) -> tuple[Hit, ...]:
     """Memories, with the signals that explain them."""
     memories, heirs = call.memories(found.rows), _replaced(found, call)
     newer = _updates_of(found, call)
-    level = found.signals.get("level", np.zeros(len(found)))
+    level = found.signals.get(signals.LEVEL, np.zeros(len(found)))
     shown = {name: values.tolist() for name, values in found.signals.items() if name not in HIDDEN}
     ranks = {name: values.tolist() for name, values in found.ranks.items()}
-    odd = (found.signals.get(DISAGREEMENT, np.zeros(len(found))) > call.config.disagreement).tolist()
+    odd = (found.signals.get(signals.DISAGREEMENT, np.zeros(len(found))) > call.config.disagreement).tolist()
     return tuple(
         Hit(
             memory=memory,
@@ -543,7 +545,7 @@ def _flags(
     memory: Memory, *, odd: bool = False, outdated: bool = False, replaces: bool = False
 ) -> tuple[str, ...]:
     told: Mapping[str, Any] = {
-        DISAGREEMENT: odd,
+        signals.DISAGREEMENT: odd,
         "outdated": outdated,
         "replaces": replaces,
         "stale": memory.stale,

@@ -104,6 +104,11 @@ class Query:
     time_alone: bool = False
     """It asks for anything of a time ("what happened last month?")."""
 
+    def tense(self, texts: Sequence[str], weights: Weights | None = None) -> tuple[Tense, bool]:
+        """Its tense, and whether it asks for what held before, given the texts of the first hits."""
+        found = tense_of(self.text, texts, weights)
+        return found, found.before >= BEFORE or self.of_before(texts)
+
     def of_before(self, texts: Sequence[str]) -> bool:
         """It asks for what held before, given the texts of the first hits.
 
@@ -202,6 +207,8 @@ def _holds(kind: str, text: str) -> bool:
 WORDS = os.path.join(os.path.dirname(__file__), "data", "question_words.txt")
 BIAS = "*"
 """Stands in the file for the constant."""
+BEFORE = 0.3
+"""The probability from which a question asks for what held before."""
 SHARED = 2
 """Hits that hold a word which is then part of the matter."""
 _spoken = lazy(r"[^\W\d_]+(?:'[^\W\d_]+)?")

@@ -187,6 +187,10 @@ def _fused(values: dict[str, Floats], places: dict[str, Ints], count: int, confi
 
 RIVAL = "rival"
 """Signal: how likely a newer candidate updates this one. It is not shown."""
+DISAGREEMENT = "disagreement"
+"""Signal: see `disagreement`. It is not shown; from a bar on it is a flag."""
+LEVEL = "level"
+"""Signal: the place in `LEVELS`. It is shown as the level of a hit."""
 LEVELS = ("weak", "likely", "strong")
 LEVEL_WEIGHTS = (4.772, 3.265, -9.097, -0.843)
 LEVEL_BIAS = -2.076
@@ -194,6 +198,13 @@ LIKELY, STRONG = 0.45, 0.8
 """The probabilities from which a hit is likely and strong."""
 RIVALLED = 0.15
 """A hit that a newer memory updates with this probability is not strong, however well it fits."""
+
+
+def trusted(
+    score: Floats, words: Floats, calibrated: Floats, signals: Mapping[str, Floats]
+) -> dict[str, Floats]:
+    """The signals with those that say how far to trust each candidate: its level and its `disagreement`."""
+    return {**signals, LEVEL: levels(score, signals), DISAGREEMENT: disagreement(words, calibrated)}
 
 
 def levels(score: Floats, signals: Mapping[str, Floats]) -> Floats:

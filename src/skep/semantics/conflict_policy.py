@@ -19,7 +19,8 @@ from skep.model import CURRENT, SHARED, Conflict, Event, Memory, OnConflict, Rem
 from skep.runtime import gc_paused
 from skep.semantics.find_conflicts import (
     ContradictionFn,
-    find_for,
+    Found,
+    find_before_write,
     holds,
     refused,
     repeats,
@@ -154,14 +155,14 @@ def _revised(engine: Engine, held: Sequence[Memory], said: Memory, body: Body) -
 
 def _by_policy(engine: Engine, body: Body, on_conflict: OnConflict, conflicts_of: _Look) -> Remembered:
     if on_conflict == "warn":
-        conflicts = conflicts_of()
+        conflicts, nearest = conflicts_of.find()
         memory = draft(body, engine.now())
         ends = "ttl" in body  # what ends by itself prolongs nothing that stays
         kept = None if ends else next((c.existing for c in conflicts if _is_copy(c.existing, memory)), None)
         if kept is not None:
             engine.write(_confirming(engine, kept, memory, body))
             return Remembered(memory=engine.memory(kept.id), conflicts=conflicts, action="confirmed")
-        return _stored(engine, engine.write([("remember", body)])[1], conflicts)
+        return _stored(engine, engine.write([("remember", body)], nearest=nearest)[1], conflicts)
     if on_conflict == "raise":
         conflicts, _events, changes = decided(
             engine, lambda: (_accepted(body, conflicts_of()), [("remember", body)])
@@ -283,11 +284,11 @@ def _write_all(engine: Engine, items: Sequence[Item]) -> Changes:
 class _Look(NamedTuple):
     """The search for conflicts of one memory, and why it goes by words alone, if it does."""
 
-    find: Callable[[], tuple[Conflict, ...]]
+    find: Callable[[], Found]
     reason: str = ""
 
     def __call__(self) -> tuple[Conflict, ...]:
-        return self.find()
+        return self.find().conflicts
 
 
 def _looking(engine: Engine, body: Body, contradiction_fn: ContradictionFn | None) -> _Look:
@@ -308,7 +309,7 @@ def _looking(engine: Engine, body: Body, contradiction_fn: ContradictionFn | Non
 
     fn = None if contradiction_fn is None else ask
     return _Look(
-        lambda: tuple(find_for(engine, memory, contradiction_fn=fn, vector=vector)),
+        lambda: find_before_write(engine, memory, fn, vector),
         COMPARED_BY_WORDS if vector is None and engine.active_space() is not None else "",
     )
 

@@ -17,14 +17,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from skep.clock import AHEAD_SECONDS
 from skep.embedding.static_table import bundled_table
 from skep.engine.embeddings import Progress
-from skep.engine.engine import Engine
+from skep.engine.engine import Engine, Nearest
 from skep.filters import Filter
 from skep.model import CURRENT, Conflict, Memory, Scope
 from skep.runtime import gc_paused, lazy
@@ -61,6 +61,8 @@ OVERLAP = 0.5
 """Share of words in common from which two memories are compared whatever their similarity."""
 REPORTED = 0.65
 """Probability from which the verdict of the comparer is a conflict. Below that it says nothing."""
+APART = 0.85
+"""Probability below which a verdict leaves it open whether near memories repeat each other, and a judge is asked."""
 LIKELY = 0.75
 """Probability from which an update or a contradiction replaces the older memory, if that is asked for."""
 SURE = 0.9
@@ -73,6 +75,8 @@ CONFLICTS: dict[str, Literal["duplicate", "contradiction", "update"]] = {
 """Verdicts that are conflicts, and their names."""
 JUDGEMENTS = "judgement/"
 """How the names of the settings begin that hold judgements on pairs."""
+NEIGHBOURS = 10
+"""Memories that a new one is read together with at most: those nearest in meaning."""
 ALIKE = 0.4
 """The share of words, and the similarity, from which two hits of a recall are compared."""
 SHORT = 12
@@ -113,16 +117,44 @@ def find_for(
         vector: What the embedder makes of it, where the caller has that already. Without one, and where a slow embedder
             has none to give at once, the search goes by words.
     """
-    near = _candidates(
+    near, _ = _candidates(
         engine, memory, threshold, limit or engine.settings.conflict_candidates, shared=shared, vector=vector
     )
+    return _judged_all(engine, memory, near, contradiction_fn)
+
+
+class Found(NamedTuple):
+    """What the search before a write found."""
+
+    conflicts: tuple[Conflict, ...]
+    nearest: Nearest | None
+    """The neighbours that the bank's reader of pairs reads the memory with, once it is written."""
+
+
+def find_before_write(
+    engine: Engine,
+    memory: Memory,
+    contradiction_fn: ContradictionFn | None,
+    vector: NDArray[np.float32] | None,
+) -> Found:
+    """The conflicts of a memory that is to be written, as `find_for` gives them, and its nearest neighbours."""
+    limit, reads = engine.settings.conflict_candidates, engine.reader is not None
+    near, nearest = _candidates(
+        engine, memory, CANDIDATE, limit, shared=True, vector=vector, nearest=NEIGHBOURS if reads else 0
+    )
+    return Found(tuple(_judged_all(engine, memory, near, contradiction_fn)), nearest)
+
+
+def _judged_all(
+    engine: Engine,
+    memory: Memory,
+    near: Sequence[tuple[Memory, float]],
+    contradiction_fn: ContradictionFn | None,
+) -> list[Conflict]:
     if not near:
         return []
-    return _surest_first(
-        judge_many(
-            [(existing, memory, similarity) for existing, similarity in near], contradiction_fn, engine.reader
-        )
-    )
+    pairs = [(existing, memory, similarity) for existing, similarity in near]
+    return _surest_first(judge_many(pairs, contradiction_fn, engine.reader))
 
 
 def _surest_first(judged: Iterable[Conflict | None]) -> list[Conflict]:
@@ -204,7 +236,7 @@ def _conflict(
         kind is not None and related and existing.level != memory.level
     ):  # a summary never contradicts its sources
         kind, reason = "duplicate", "similarity"
-    if kind is None and confidence < REPORTED and similarity >= unsure and _alike(existing, memory):
+    if kind is None and confidence < APART and similarity >= unsure and _alike(existing, memory):
         kind, reason = "duplicate", "similarity"
     if kind is None:
         if contradiction_fn is None or not contradiction_fn(existing, memory):
@@ -418,12 +450,15 @@ def _candidates(
     *,
     shared: bool,
     vector: NDArray[np.float32] | None,
-) -> list[tuple[Memory, float]]:
-    """Stored memories worth comparing, with their similarity.
+    nearest: int = 0,
+) -> tuple[list[tuple[Memory, float]], Nearest | None]:
+    """Stored memories worth comparing, with their similarity; and so many of the nearest, where there is a vector.
 
     Only memories of the same scope and shared ones are looked at: what is private to one must not show up in an
     answer to another.
     """
+    import numpy as np
+
     text = searched_text(memory.title, memory.text)
     if vector is None:
         vector = engine.embeddings.at_once(text, memory.id)
@@ -437,21 +472,29 @@ def _candidates(
     with engine.snapshot():
         present = engine.present()
         index.refresh(present.turn)
-        pool = index.search(query_terms(text), vector, where, k_words=limit, k_vectors=limit)
+        pool = index.search(query_terms(text), vector, where, k_words=limit, k_vectors=max(limit, nearest))
         rows = pool.rows.tolist()
         if vector is None:
             near = _near_by_table(text, engine.texts_of(rows), rows)
         else:
             near = engine.embeddings.scale(present.active)(pool.cosine).tolist()
         similar = {row: 0.0 if math.isnan(cosine) else cosine for row, cosine in zip(rows, near, strict=True)}
+        others: list[int] = []
+        if nearest and vector is not None:
+            others = [rows[at] for at in _best(pool.cosine, nearest)]
+            words = np.where(pool.words > 0, pool.words, np.nan)
+            compared = {rows[at] for at in (*_best(pool.cosine, limit), *_best(words, limit))}
+            similar = {row: similarity for row, similarity in similar.items() if row in compared}
         apart = [row for row, similarity in similar.items() if similarity < threshold]
         mine = whole_words(text)
         for row, theirs in engine.texts_of(apart).items():
             if in_common(mine, whole_words(theirs)) < OVERLAP:
                 del similar[row]
-        stored = engine.memories(list(similar))
+        stored = engine.memories(list(dict.fromkeys((*similar, *others))))
+        others = [row for row in others if row in stored]
+        vectors = index.vectors(np.array(others, np.int64)) if others else None
     decided = settled(engine, [(memory.id, each.id) for each in stored.values()] if memory.id else [])
-    return [
+    near = [
         (stored[row], similarity)
         for row, similarity in similar.items()
         if row in stored
@@ -460,6 +503,22 @@ def _candidates(
         and stored[row].status in CURRENT
         and comparable(stored[row], memory)
     ]
+    if vectors is None or vector is None:
+        return near, None
+    return near, Nearest(vector, [stored[row] for row in others], vectors, present.head)
+
+
+def _best(values: NDArray[np.floating], most: int) -> list[int]:
+    """The places of the largest values, the first of equal ones first; nan is none.
+
+    >>> import numpy as np
+    >>> _best(np.array([2.0, np.nan, 3.0, 2.0]), 2)
+    [2, 0]
+    """
+    import numpy as np
+
+    order = np.argsort(-values, kind="stable")[:most]
+    return order[~np.isnan(values[order])].tolist()
 
 
 def worth_comparing(mine: set[str], theirs: set[str], similarity: float) -> bool:

@@ -30,9 +30,10 @@ from skep.embedding.minilm import (
     states,
 )
 from skep.embedding.static_table import bundled_wordpiece
+from skep.engine.engine import Nearest
 from skep.filters import Filter
 from skep.model import CURRENT, Scope
-from skep.semantics.find_conflicts import STATED, in_order
+from skep.semantics.find_conflicts import NEIGHBOURS, STATED, in_order
 from skep.semantics.pair_judge import OUTPUTS, update_scores
 
 if TYPE_CHECKING:
@@ -137,8 +138,6 @@ WORTH = 0.05
 """The probability of the linear model, that a pair is more than two memories that both hold, from which it is read."""
 AT_ONCE = 8
 """Pairs that one write reads while its caller waits."""
-NEIGHBOURS = 10
-"""Memories that a new one is read together with at most: those nearest in meaning."""
 LIKELY, BEHIND = -4.5, -3.0
 """The log odds of an update, by the linear model, from which such a pair is read: at a write; and behind an import,
 where that passes over nine in ten neighbours."""
@@ -212,24 +211,31 @@ class BankReader:
         """
         engine = self._engine
         for row, memory in engine.memories(rows).items():
-            if not updatable(memory):
-                continue
-            pairs = self._pairs_of(row, memory, BEHIND if behind else LIKELY)
-            if behind:
-                pairs = pairs[:FEW]
-            if pairs:
-                import numpy as np
-
-                self(pairs, np.ones(len(pairs), np.float32), len(pairs))
+            nearest = self._nearest(row, memory) if updatable(memory) else None
+            if nearest is not None:
+                pairs = self._pairs_of(memory, nearest, BEHIND if behind else LIKELY)
+                self._read(pairs[:FEW] if behind else pairs)
         self.store()
+
+    def read_with(self, memory: Memory, nearest: Nearest) -> None:
+        """Read one new memory together with the neighbours that were found before it was written."""
+        if updatable(memory):
+            self._read(self._pairs_of(memory, nearest, LIKELY))
+        self.store()
+
+    def _read(self, pairs: Sequence[tuple[str, str]]) -> None:
+        if pairs:
+            import numpy as np
+
+            self(pairs, np.ones(len(pairs), np.float32), len(pairs))
 
     def store(self) -> None:
         """Put what was read into the bank. Where somebody else writes, it waits for the next time."""
         if self._fresh and self._engine.keep_readings(self._fresh):
             self._fresh = {}
 
-    def _pairs_of(self, row: int, memory: Memory, least: float) -> list[tuple[str, str]]:
-        """The texts of a memory and of its nearest neighbours, as pairs that may be updates by the linear model."""
+    def _nearest(self, row: int, memory: Memory) -> Nearest | None:
+        """The nearest neighbours of a stored memory; None where it has no vector, or none of them has."""
         import numpy as np
 
         engine = self._engine
@@ -240,21 +246,30 @@ class BankReader:
             statuses=CURRENT,
         )
         with engine.snapshot():
-            engine.index.refresh()
+            head = engine.index.refresh()
             vector = engine.index.vectors(np.array([row], np.int64))[0]
             if not vector.any():
-                return []
+                return None
             pool = engine.index.search([], vector, where, k_words=0, k_vectors=NEIGHBOURS + 1)
             others = {
                 each: other for each, other in engine.memories(pool.rows.tolist()).items() if each != row
             }
-            rows = [each for each, other in others.items() if updatable(other)]
-            vectors = engine.index.vectors(np.array(rows, np.int64)) if rows else None
-        if vectors is None:
+            if not others:
+                return None
+            vectors = engine.index.vectors(np.array(list(others), np.int64))
+        return Nearest(vector, list(others.values()), vectors, head)
+
+    def _pairs_of(self, memory: Memory, nearest: Nearest, least: float) -> list[tuple[str, str]]:
+        """The texts of a memory and of its nearest neighbours, as pairs that may be updates by the linear model."""
+        import numpy as np
+
+        places = [at for at, other in enumerate(nearest.memories) if updatable(other)]
+        if not places:
             return []
-        ordered = in_order([(memory, others[each]) for each in rows], engine.now())
+        ordered = in_order([(memory, nearest.memories[at]) for at in places], self._engine.now())
         later = np.array([newer is memory for _older, newer in ordered])
-        mine = np.broadcast_to(vector, vectors.shape)
+        vectors = nearest.vectors[places]
+        mine = np.broadcast_to(nearest.vector, vectors.shape)
         one, other = np.where(later[:, None], vectors, mine), np.where(later[:, None], mine, vectors)
         pairs = [(older.text, newer.text) for older, newer in ordered]
         chances = update_scores([a for a, _ in pairs], [b for _, b in pairs], one, other)

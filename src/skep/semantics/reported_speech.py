@@ -45,10 +45,25 @@ FIRST_PERSON = (
     (r"\b[Mm]y\b", "{whose}"),
     (r"\b(?:mine|myself|me)\b", "{who}"),
 )
-_I_DO = lazy(
-    r"\bI ((?:(?:always|never|really|also|usually|often|still|just|only|mostly|generally|sometimes) )*)(\w+)"
+_HOW = (
+    r"((?:(?:always|never|also|often|still|just|sometimes|sort of|kind of|kinda"
+    r"|(?!(?:re|f|(?:ap|re|sup|im|com)p|multip)ly)\w+ly) )*)"
 )
-_UNCHANGED = lazy(r"can|could|will|would|shall|should|may|might|must|was|had|did|does|is|has")
+"""Adverbs before a verb; rely, fly, apply and their like are none."""
+_I_DO = lazy(rf"\bI {_HOW}(\w+)")
+_UNCHANGED = lazy(
+    r"can|could|will|would|shall|should|may|might|must|was|were|had|did|does|is|has|used|and|or|who"
+)
+_AND_DO = (
+    r"(\b{who} (?:\w+ly )?"
+    r"(?!(?:can|could|will|would|shall|should|may|might|must|does|did|likes|loves|enjoys|hates|prefers)\b)"
+    r"(?:(?! (?:to (?!(?:work|school|bed|town|the|an?|our)\b)[a-z]+"
+    r"|who|which|that|they|we|you|he|she|let|help|see|watch|when|if)\b)[^.;:!?]){0,120}?"
+    rf" (?:and|but) ){_HOW}(live|work|study|teach|own|speak|play|drive|drink|eat|collect|prefer|like|love|enjoy|hate"
+    r"|dislike|avoid|use|follow|cook|take|go|run|walk|read|write|watch|make|keep|want|need|have|do|sell|manage|commute"
+    r"|volunteer|grow|raise|travel|wear|sleep|listen|rent(?= an? ))(?= \w)"
+)
+"""A second verb of the same person: "Ana drives to work and never" take."""
 
 
 def as_statement(text: str) -> str:
@@ -58,6 +73,8 @@ def as_statement(text: str) -> str:
     ("The user lives in Oslo with the user's cat.", 'We use pnpm here, not npm')
     >>> as_statement("Ana: I never drink coffee"), as_statement("Deploys need two approvals")
     ('Ana never drinks coffee', 'Deploys need two approvals')
+    >>> as_statement("Ana: I drive to work and never take the bus"), as_statement("Ana: I used to love food and drink")
+    ('Ana drives to work and never takes the bus', 'Ana used to love food and drink')
     """
     name = speaker(text)
     label = LABEL.match(text)
@@ -69,12 +86,16 @@ def as_statement(text: str) -> str:
     for pattern, form in FIRST_PERSON:
         said = re.sub(pattern, form.format(who=who, whose=f"{who}'s"), said)
     said = _I_DO.sub(lambda found: f"{who} {found[1]}{_third_person(found[2])}", said)
+    again = _AND_DO.replace("{who}", re.escape(who))
+    said = re.sub(again, lambda found: f"{found[1]}{found[2]}{_third_person(found[3])}", said)
     return said[:1].upper() + said[1:]
 
 
 def _third_person(verb: str) -> str:
     if _UNCHANGED.fullmatch(verb) or lx.lemma(verb)[1]:
         return verb
+    if verb == "have":
+        return "has"
     if re.search(r"[^aeiou]y$", verb):
         return verb[:-1] + "ies"
     return verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")

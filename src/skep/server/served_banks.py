@@ -8,17 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from skep.config import HIVE
 from skep.errors import ConfigError, MovedError, NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from skep.bank.bank import Bank
-
-
-HIVE: Final = "hive://"
 
 
 def named_banks(given: Sequence[str]) -> dict[str, str]:

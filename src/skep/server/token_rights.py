@@ -235,7 +235,8 @@ def check_whole(token: Token, bank_name: str, right: Right) -> None:
         raise AccessError(f"the token {token.name!r} does not open the bank {bank_name!r}")
     if token.scope is not None:
         raise AccessError(
-            f"the log is the whole bank, and the token {token.name!r} has a scope; use one without"
+            f"this opens the whole bank, and the token {token.name!r} has a scope;"
+            f" the verbs under /v1/banks/{bank_name}/ serve it"
         )
     if right not in token.rights:
         raise AccessError(f"the token {token.name!r} has not the right {right!r}")

@@ -65,6 +65,8 @@ S = TypeVar("S", bound=Seen)
 class Changes(msgspec.Struct):
     """The effects of a batch of events, handed from step to step inside one transaction."""
 
+    head: int = 0
+    """The number of the newest change of a searchable row before them."""
     created: list[tuple[int, Memory, str]] = []
     """Row, memory and searched text of each new memory, in order."""
     retexted: list[int] = []

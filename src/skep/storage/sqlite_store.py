@@ -246,8 +246,10 @@ class SqliteStore(Reads):
         self, events: Sequence[Event], *, fresh: bool, embed: Embed | None, gaps: bool = False
     ) -> Changes:
         """Write events and everything they mean. Call inside a transaction."""
+        head = self.log.newest.change
         self.log.insert(events, gaps=gaps)
         changes = self.tables.apply(events, fresh=fresh)
+        changes.head = head
         if changes.created:
             rows, texts = [row for row, _, _ in changes.created], [text for _, _, text in changes.created]
             self._embed(rows, texts, embed, changes)

@@ -82,7 +82,8 @@ def read_suite(path: Path) -> Suite:
         ) from None
     except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise InvalidInputError(
-            f"{path} is no list of questions: {error}; see docs/how-to/memory-tests.md"
+            f"{path} must hold `questions:` with a list, each with `ask` and `expect`, `never` or `silent`: {error};"
+            " see docs/how-to/memory-tests.md"
         ) from error
 
 

@@ -208,15 +208,17 @@ def _rules(turn: Turn) -> list[str]:
 
 
 def _lessons(actions: Sequence[Action]) -> Iterator[tuple[Action, str]]:
-    """Commands that failed, each with the form of it that worked soon after."""
+    """Commands that failed, each with the form of it that worked soon after: more than half of its words are there."""
     for place, failed in enumerate(actions):
         if not failed.error or not failed.command or "\n" in failed.command:
             continue
-        program = failed.command.split()[0]
+        words = failed.command.split()
         for later in actions[place + 1 : place + 1 + SOON]:
             if later.command == failed.command:
                 break
-            if not later.error and later.command.split()[:1] == [program] and "\n" not in later.command:
+            if later.error or "\n" in later.command:
+                continue
+            if 2 * len(set(words) & set(later.command.split())) > len(set(words)):
                 yield (
                     failed,
                     f"`{clip(failed.command, COMMAND_CHARS)}` failed: {clip(_last_line(failed.error), COMMAND_CHARS)}."

@@ -39,12 +39,18 @@ export default async function open(place, { query }) {
       h("ol", { class: "small" }, trace.map((stage) => h("li", {}, `${stage.name}: kept ${stage.kept}, cut ${stage.cut}${stage.note ? ` (${stage.note})` : ""}`))));
     if (!hits.length) return [empty("Nothing was found", reason || "No memory is near this. Try other words."), stages];
     const texts = Object.fromEntries(hits.map((hit) => [hit.memory.id, hit.memory.text]));
-    const better = hits.filter((hit) => hit.level !== "weak");
+    await Promise.all(hits.flatMap((hit) => [hit.replaced, hit.updated_by, ...hit.conflicts_with]).filter((id) => id && !texts[id]).map(async (id) => {
+      const named = await call("get", { memory_id: id }).catch(() => null);
+      if (named) texts[id] = named.text;
+    }));
+    const likely = hits.filter((hit) => hit.level !== "weak");
+    const first = likely.length ? likely : hits.slice(0, 3);
+    const rest = hits.slice(first.length);
     const ranked = (some) => h("ol", { class: "list" }, some.map((hit) => card(hit.memory, [tag(hit.level, hit.level)], why(hit, texts))));
     return [
-      h("p", { class: "quiet small" }, `${better.length ? `${better.length} of ${hits.length} likely` : `${hits.length} near, none likely`} · ${took} ms${reason ? ` · ${reason}` : ""}`),
-      ranked(better.length ? better : hits), better.length > 0 && better.length < hits.length && h("details", {},
-        h("summary", {}, `${hits.length - better.length} more that are near and perhaps no answer`), ranked(hits.filter((hit) => hit.level === "weak"))), stages].filter(Boolean);
+      h("p", { class: "quiet small" }, `${likely.length ? `${likely.length} of ${hits.length} likely` : "Probably nothing here answers this; what is nearest"} · ${took} ms${reason ? ` · ${reason}` : ""}`),
+      ranked(first), rest.length > 0 && h("details", {},
+        h("summary", {}, `${rest.length} more that are near and perhaps no answer`), ranked(rest)), stages].filter(Boolean);
   }
 
   async function newest() {

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from skep.config import PROJECT_FOLDER, bank_url, find_bank
+from skep.config import HIVE, PROJECT_FOLDER, bank_url, find_bank
 from skep.errors import MovedError
 from skep.server.mcp.session import Session
 from skep.server.mcp.stdio import root_uris
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 MEMORY: Final = ":memory:"
-HIVE: Final = "hive://"
 ROOTS_KEY: Final = "skep_roots"
 ROOTS_TIMEOUT: Final = 2.0
 """Seconds a first call waits for a client that was asked for its folders."""
