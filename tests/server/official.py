@@ -28,6 +28,7 @@ SETS = {
         "@openai/codex@0.169.0",
         "opencode-ai@1.18.33",
     ),
+    "typescript": ("typescript@5.9.3", "openapi-typescript@7.13.0", "openapi-fetch@0.17.0"),
     "inspector": ("@modelcontextprotocol/inspector@2.12.0",),
 }
 
