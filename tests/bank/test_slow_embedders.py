@@ -326,8 +326,8 @@ def test_a_question_embedded_by_the_model_before_is_put_to_the_one_that_took_ove
         embeddings = bank.engine.embeddings
         ask, spaces = embeddings.asked, list[str]()
 
-        def asked(text: str) -> Any:
-            found = ask(text)
+        def asked(text: str, *state: Any) -> Any:
+            found = ask(text, *state)
             spaces.append(found.space)
             if len(spaces) == 1:
                 slow.go_on.set()
