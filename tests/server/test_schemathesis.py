@@ -13,6 +13,8 @@ pytest.importorskip("starlette", reason="the server extra is not installed")
 
 from http_server import Running
 
+from skep.server import http_api
+
 pytestmark = pytest.mark.slow
 PROGRAM = shutil.which("schemathesis")
 
@@ -20,6 +22,8 @@ PROGRAM = shutil.which("schemathesis")
 @pytest.mark.skipif(PROGRAM is None, reason="schemathesis is not installed (`pip install schemathesis`)")
 def test_every_answer_is_as_it_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKEP_EMBEDDER", "static")
+    # Wrong tokens in quick succession get 429 instead of 401, which is meant and tested elsewhere.
+    monkeypatch.setattr(http_api, "GUESSES", 1e6)
     assert PROGRAM is not None
     with Running(tmp_path) as running:
         for name in ("billing", "search", "mail"):
