@@ -145,7 +145,7 @@ def test_the_python_client_works_in_every_era(
         from mcp.shared.exceptions import MCPError
 
         async with client:
-            assert len((await client.list_tools()).tools) == 20
+            assert len((await client.list_tools()).tools) == 21
             stored = await client.call_tool("remember", {"text": "Ana likes tea"})
             known = re.findall(r"\[([^\]]+)\]", stored.content[0].text)[0]
             found = await client.call_tool("recall", {"query": "what does Ana like?"})

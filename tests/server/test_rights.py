@@ -403,6 +403,12 @@ def test_a_form_of_another_site_cannot_write(server: Running) -> None:
     assert server.verb("find", bank="team", text="forged")[1]["memories"] == []
 
 
+def test_whoever_guesses_tokens_in_quick_succession_is_slowed_down(tmp_path: Path) -> None:
+    with Running(tmp_path) as server:
+        statuses = {server.ask("GET", "/v1/me", token=f"wrong-{number}")[0] for number in range(60)}
+        assert statuses == {401, 429}
+
+
 def test_a_token_that_calls_too_often_is_told_when_to_go_on(server: Running) -> None:
     secret, _ = server.tokens.add("slow", rights=("read",), rate=0.5)
     statuses = [server.ask("GET", "/v1/me", token=secret) for _ in range(3)]

@@ -29,7 +29,7 @@ const client = new Client({ name: 'tests', version: '1' }, options);
 await client.connect(new StdioClientTransport({ command, args, stderr: 'inherit' }));
 
 const { tools } = await client.listTools();
-check(tools.length === 20, `20 tools expected, ${tools.length} listed`);
+check(tools.length === 21, `21 tools expected, ${tools.length} listed`);
 const call = async (name, args = {}) => {
   const result = await client.callTool({ name, arguments: args });
   return { text: result.content.map((part) => part.text).join('\n'), failed: result.isError === true };
